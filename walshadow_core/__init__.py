@@ -1,0 +1,1 @@
+"""walshadow: Postgres's own bytes into ClickHouse."""

@@ -1,0 +1,1 @@
+"""The pass: a backup to staging to published tables."""

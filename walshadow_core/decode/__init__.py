@@ -1,0 +1,1 @@
+"""From tuples to Arrow columns."""

@@ -1,0 +1,1 @@
+"""PostgreSQL's byte formats, and nothing else: no I/O here."""

@@ -1,0 +1,1 @@
+"""Comparing a destination with its source."""

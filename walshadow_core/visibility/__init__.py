@@ -1,0 +1,1 @@
+"""Transaction status, the gate, the deferred spool."""
