@@ -93,3 +93,13 @@ def walshadow_register_commands(app: typer.Typer) -> None:
     ... def walshadow_register_commands(app):
     ...     app.add_typer(engine_app, name="engine")
     """
+
+
+@hookspec
+def walshadow_warmup() -> None:
+    """Compile your kernels, if you have any, so that the first load on a machine need not.
+
+    >>> @hookimpl
+    ... def walshadow_warmup():
+    ...     native.warmup()
+    """
