@@ -1,0 +1,352 @@
+"""A one-shot load: plan, one pass over one backup, publish."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from walshadow_core.api import (
+    BackupRequest,
+    BackupSource,
+    Destination,
+    DestinationError,
+    Lsn,
+    RelationDescriptor,
+    SourceError,
+    StagingWriter,
+    TablePlan,
+    TransactionStatus,
+    VisibilityResolver,
+    WalshadowError,
+)
+from walshadow_core.backfill.channel import Channel, ChannelBroken
+from walshadow_core.backfill.publish import publish
+from walshadow_core.backfill.reader import BackupReader, BufferPool, PageChunk
+from walshadow_core.backfill.routing import Router
+from walshadow_core.backfill.stats import LoadStats, TableStats
+from walshadow_core.backfill.worker import DecodeWorker, TableBatch, WorkerSettings
+from walshadow_core.backfill.writer import MetaColumns, WriterLoop
+from walshadow_core.catalog.sql import ClusterFacts
+from walshadow_core.decode.types import DecodeOptions
+from walshadow_core.visibility.spool import MemoryBudget
+from walshadow_core.visibility.status import CopiedStatus
+
+_MIB = 1 << 20
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a load goes about it. ``memory`` bounds, in bytes, what a pass holds in page buffers, batches and
+    spool together; ``workers`` is the number of decoding threads."""
+
+    decode: DecodeOptions = field(default_factory=DecodeOptions)
+    memory: int = 192 * _MIB
+    workers: int = 1
+    block_rows: int = 500_000
+    spool_folder: Path | None = None
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One table of a load: what it is, and how it lands."""
+
+    relation: RelationDescriptor
+    plan: TablePlan
+
+
+@dataclass
+class LoadResult:
+    """What a load came to. ``seconds`` says, per stage, for how long its thread was busy with it."""
+
+    stats: LoadStats
+    seconds: Counter[str]
+
+
+ResolverFactory = Callable[[TransactionStatus], VisibilityResolver]
+
+
+def load(
+    source: BackupSource,
+    destination: Destination,
+    cluster: ClusterFacts,
+    tables: Sequence[Planned],
+    stats: LoadStats,
+    make_resolver: ResolverFactory,
+    options: LoadOptions,
+) -> LoadResult:
+    """Load ``tables`` in one pass and publish each. ``stats`` is counted up as it goes.
+
+    A table that fails is out, with its reason in ``stats``; the others go on. Raises WalshadowError for what
+    ends the pass as a whole, KeyboardInterrupt likewise: the destination is then as it was.
+    """
+    stats.started = time.monotonic()
+    run = _Pass(source, destination, cluster, tables, stats, make_resolver, options)
+    try:
+        return run.go()
+    finally:
+        stats.seconds = time.monotonic() - stats.started
+
+
+class _Pass:
+    def __init__(
+        self,
+        source: BackupSource,
+        destination: Destination,
+        cluster: ClusterFacts,
+        tables: Sequence[Planned],
+        stats: LoadStats,
+        make_resolver: ResolverFactory,
+        options: LoadOptions,
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._cluster = cluster
+        self._tables = tables
+        self._relations = [t.relation for t in tables]
+        self._stats = stats
+        self._make_resolver = make_resolver
+        self._options = options
+        self._writers: list[StagingWriter | None] = [None] * len(tables)
+        self._chunks: Channel[PageChunk] = Channel(16)
+        self._batches: Channel[TableBatch] = Channel(1)
+        self._failure: BaseException | None = None
+        self._threads: list[threading.Thread] = []
+        self._lock = threading.Lock()
+        self.seconds: Counter[str] = Counter()
+
+    # -- failing
+
+    def _fail_table(self, table: int, reason: str) -> None:
+        self._stats.tables[table].fail(reason)
+
+    def _fail_pass(self, error: BaseException) -> None:
+        """The first reason counts; every thread is woken and ends."""
+        with self._lock:
+            if self._failure is None and not isinstance(error, ChannelBroken):
+                self._failure = error
+        self._chunks.break_off()
+        self._batches.break_off()
+        self._pool.break_off()
+
+    def _thread(self, name: str, work: Callable[[], None]) -> None:
+        def body() -> None:
+            try:
+                work()
+            except BaseException as error:
+                self._fail_pass(error)
+
+        thread = threading.Thread(target=body, name=f"walshadow-{name}", daemon=True)
+        thread.start()
+        self._threads.append(thread)
+
+    def _join(self, threads: Sequence[threading.Thread]) -> None:
+        for thread in threads:
+            while thread.is_alive():
+                thread.join(0.2)
+        if self._failure is not None:
+            raise self._failure
+
+    # -- the pass
+
+    def go(self) -> LoadResult:
+        buffers = max(4, min(16, self._options.memory // (8 * _MIB)))
+        self._pool = BufferPool(buffers)
+        try:
+            self._walk_and_write(buffers)
+            self._publish()
+        except BaseException:
+            self._abort_all()
+            raise
+        return LoadResult(self._stats, self.seconds)
+
+    def _walk_and_write(self, buffers: int) -> None:
+        status = CopiedStatus()
+        reader = BackupReader(
+            Router(self._relations, status), status, self._pool, self._chunks, self._stats,
+            self._cluster.segment_blocks, self._fail_table,
+        )  # fmt: skip
+        self._stats.phase = "waiting for the backup to start"
+        clock = time.perf_counter()
+        with tempfile.TemporaryDirectory(prefix="walshadow-spool-", dir=self._options.spool_folder) as folder:
+            workers: list[DecodeWorker] = []
+            try:
+                with self._source.open(self._request()) as backup:
+                    self.seconds["start of the backup"] += time.perf_counter() - clock
+                    start = backup.start
+                    self._check_same_cluster(start.system_identifier)
+                    self._stats.start = start
+                    self._stats.bytes_total = start.size_estimate
+                    self._create_staging()
+                    workers = self._workers(status, buffers, Path(folder))
+                    writer_loop = WriterLoop(
+                        self._writers, self._stats.tables,
+                        MetaColumns(Lsn(start.b_redo), time.time_ns() // 1000), self._fail_table,
+                    )  # fmt: skip
+                    for number, worker in enumerate(workers):
+                        self._thread(f"decode-{number}", lambda w=worker: w.run(self._chunks, self._pool))  # type: ignore[misc]
+                    self._thread("write", lambda: writer_loop.run(self._batches))
+                    decoders, writer = self._threads[:-1], self._threads[-1:]
+                    self._stats.phase = "reading"
+                    clock = time.perf_counter()
+                    try:
+                        reader.read(backup)
+                        self._stats.end = backup.end()
+                    except ChannelBroken:
+                        raise self._failure or SourceError("the pass was broken off") from None
+                    self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
+                    self.seconds["read: wait for a free buffer"] += reader.seconds_waiting
+                self._chunks.close()
+                self._join(decoders)
+                if reader.control is None:
+                    raise SourceError(
+                        "the backup has no global/pg_control", "it is not complete: take another one"
+                    )
+                status.complete_with(reader.control)
+                self._stats.phase = "resolving"
+                self._threads.clear()
+                for number, worker in enumerate(workers):
+                    self._thread(f"resolve-{number}", worker.finish)
+                self._join(self._threads)
+                self._stats.phase = "writing"
+                self._batches.close()
+                self._join(writer)
+                self._finish_writers(writer_loop)
+            except BaseException as error:
+                self._fail_pass(error)
+                raise
+            finally:
+                for thread in self._threads:
+                    thread.join()
+                for worker in workers:
+                    worker.close()
+                    self.seconds.update(worker.seconds)
+        self.seconds["write"] += writer_loop.seconds
+
+    def _request(self) -> BackupRequest:
+        return BackupRequest(frozenset(r.locator for r in self._relations))
+
+    def _check_same_cluster(self, system_identifier: int) -> None:
+        known = self._cluster.system_identifier
+        if known is not None and known != system_identifier:
+            raise SourceError(
+                f"the backup is of cluster {system_identifier}, the catalog of cluster {known}",
+                "point --source and the backup at the same server",
+            )
+
+    def _create_staging(self) -> None:
+        for index, table in enumerate(self._tables):
+            try:
+                self._writers[index] = self._destination.create_staging(table.plan)
+            except DestinationError as error:
+                self._fail_table(index, str(error))
+        if all(t.failed for t in self._stats.tables):
+            raise DestinationError(
+                "no table is left to load: " + "; ".join(t.error or "" for t in self._stats.tables)
+            )
+
+    def _workers(self, status: CopiedStatus, buffers: int, folder: Path) -> list[DecodeWorker]:
+        o = self._options
+        count = max(1, o.workers)
+        free = o.memory - buffers * _MIB
+        spool = free // 4
+        # A batch is resident about four times: being filled, handed over, encoded, on its way.
+        block = max(_MIB, min(32 * _MIB, (free - spool) // (4 * count * len(self._tables))))
+        settings = WorkerSettings(o.decode, self._cluster.data_checksums, o.block_rows, block, folder)
+        budget = MemoryBudget(spool)
+        resolver = self._make_resolver(status)
+        return [
+            DecodeWorker(
+                self._relations,
+                self._stats.tables,
+                resolver,
+                budget,
+                settings,
+                self._batches,
+                self._fail_table,
+            )
+            for _ in range(count)
+        ]
+
+    def _finish_writers(self, loop: WriterLoop) -> None:
+        clock = time.perf_counter()
+        for index, writer in enumerate(self._writers):
+            table = self._stats.tables[index]
+            if writer is None or table.failed:
+                continue
+            table.phase = "writing"
+            try:
+                writer.finish()
+            except DestinationError as error:
+                self._fail_table(index, str(error))
+            loop.count(index)
+        self.seconds["wait for the last inserts"] += time.perf_counter() - clock
+
+    # -- after the pass
+
+    def _publish(self) -> None:
+        clock = time.perf_counter()
+        self._stats.phase = "publishing"
+        assert self._stats.start is not None
+        for index, planned in enumerate(self._tables):
+            table = self._stats.tables[index]
+            if not table.failed:
+                self._judge_exactness(table, self._stats.start.b_redo)
+                table.phase = "publishing"
+                try:
+                    publish(self._destination, planned.plan)
+                    table.phase = "done"
+                except DestinationError as error:
+                    self._fail_table(index, str(error))
+            if table.failed:
+                self._abort(index)
+        self.seconds["publish"] += time.perf_counter() - clock
+        self._stats.phase = "done"
+
+    @staticmethod
+    def _judge_exactness(table: TableStats, b_redo: Lsn) -> None:
+        """Until the WAL of the window is read too, a table that was written to meanwhile may be a mix."""
+        written = table.max_lsn > b_redo
+        resized = table.bytes_walked != table.relation.size_bytes
+        if written or resized:
+            table.exact = False
+            what = f"a page LSN of {Lsn(table.max_lsn)} is past B_redo {b_redo}" if written else (
+                f"its size went from {table.relation.size_bytes} to {table.bytes_walked} bytes"
+            )  # fmt: skip
+            table.warnings.append(
+                f"{table.name} was written to during the backup ({what}): the copy is not exact"
+            )
+
+    def _abort(self, index: int) -> None:
+        writer = self._writers[index]
+        if writer is not None:
+            writer.abort()
+            self._writers[index] = None
+
+    def _abort_all(self) -> None:
+        for index in range(len(self._writers)):
+            self._abort(index)
+
+
+def plan_tables(
+    destination: Destination,
+    relations: Sequence[RelationDescriptor],
+    names: Mapping[int, str],
+    *,
+    replace: bool,
+) -> tuple[list[Planned], list[tuple[str, str]]]:
+    """How each relation lands, and (name, reason) of those that can't. Changes nothing."""
+    planned: list[Planned] = []
+    refused: list[tuple[str, str]] = []
+    for relation in relations:
+        try:
+            planned.append(
+                Planned(relation, destination.plan(relation, names[relation.oid], replace=replace))
+            )
+        except WalshadowError as error:
+            refused.append((relation.qualified_name, str(error)))
+    return planned, refused

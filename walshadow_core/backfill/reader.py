@@ -1,0 +1,145 @@
+"""The reading end of a pass: files of a backup to buffers of pages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from walshadow_core.api import Backup, BackupFile, Bytes, FormatError
+from walshadow_core.backfill.channel import Channel
+from walshadow_core.backfill.routing import Route, Router, Use
+from walshadow_core.backfill.stats import LoadStats
+from walshadow_core.pgformat.control import ControlFile, parse_control
+from walshadow_core.pgformat.heap import PAGE_SIZE
+from walshadow_core.visibility.status import CopiedStatus
+
+CHUNK_PAGES = 128
+"""Pages handed over at a time: 1 MiB stays in the CPU's cache between the kernels."""
+
+_MAX_CONTROL_BYTES = 64 << 10
+
+
+@dataclass(slots=True)
+class PageChunk:
+    """Some consecutive pages of one table: ``buffer[:length]``, from block ``first_block`` on."""
+
+    table: int
+    path: str
+    first_block: int
+    buffer: Bytes
+    length: int
+
+
+class BufferPool:
+    """A fixed number of page buffers that go round between reader and workers: the bound on what is read ahead."""
+
+    def __init__(self, count: int) -> None:
+        self._free: Channel[Bytes] = Channel(count)
+        for _ in range(count):
+            self._free.put(np.empty(CHUNK_PAGES * PAGE_SIZE, np.uint8))
+
+    def take(self) -> Bytes:
+        """A free buffer; waits for one."""
+        buffer = self._free.take()
+        assert buffer is not None
+        return buffer
+
+    def give(self, buffer: Bytes) -> None:
+        """Hand a buffer back."""
+        self._free.put(buffer)
+
+    def break_off(self) -> None:
+        """Wake whoever waits for a buffer."""
+        self._free.break_off()
+
+
+class BackupReader:
+    """Reads every part of a backup, in the calling thread: pages to ``out``, status files to ``status``."""
+
+    def __init__(
+        self,
+        router: Router,
+        status: CopiedStatus,
+        pool: BufferPool,
+        out: Channel[PageChunk],
+        stats: LoadStats,
+        segment_blocks: int,
+        fail_table: Callable[[int, str], None],
+    ) -> None:
+        self._router = router
+        self._status = status
+        self._pool = pool
+        self._out = out
+        self._stats = stats
+        self._segment_blocks = segment_blocks
+        self._fail_table = fail_table
+        self.control: ControlFile | None = None
+        self.seconds_waiting = 0.0
+
+    def read(self, backup: Backup) -> None:
+        """Read it to its end. Raises SourceError, FormatError, ChannelBroken."""
+        done = 0
+        for part in backup.parts():
+            for file in part.files():
+                self._file(file)
+                self._stats.bytes_read = done + part.bytes_read
+            done += part.bytes_read
+            self._stats.bytes_read = done
+
+    def _file(self, file: BackupFile) -> None:
+        route = self._router.route(file.path)
+        match route.use:
+            case Use.WALK:
+                if not self._stats.tables[route.table].failed:
+                    self._walk(file, route)
+            case Use.STATUS:
+                self._status.add(file.path, b"".join(file.chunks()))
+            case Use.CONTROL:
+                if file.size > _MAX_CONTROL_BYTES:
+                    raise FormatError(f"{file.path} has {file.size} bytes, which no control file has")
+                self.control = parse_control(b"".join(file.chunks()))
+            case Use.SKIP:
+                pass
+
+    def _walk(self, file: BackupFile, route: Route) -> None:
+        table = self._stats.tables[route.table]
+        table.phase = "walking"
+        table.bytes_walked += file.size
+        if file.size % PAGE_SIZE or file.size > self._segment_blocks * PAGE_SIZE:
+            self._fail_table(
+                route.table, f"{file.path} has {file.size} bytes, not a whole number of pages of a segment"
+            )
+            return
+        block = route.segment * self._segment_blocks
+        for buffer, length in self._buffers(file):
+            self._out.put(PageChunk(route.table, file.path, block, buffer, length))
+            block += length // PAGE_SIZE
+
+    def _buffers(self, file: BackupFile) -> Iterator[tuple[Bytes, int]]:
+        """The file's content in pooled buffers, each full but for the last."""
+        buffer: Bytes | None = None
+        view = memoryview(b"")
+        filled = size = 0
+        read_before = self._stats.bytes_read
+        taken = 0
+        for chunk in file.chunks():
+            taken += len(chunk)
+            while len(chunk):
+                if buffer is None:
+                    waited = time.perf_counter()
+                    buffer = self._pool.take()
+                    self.seconds_waiting += time.perf_counter() - waited
+                    view, filled, size = memoryview(buffer), 0, len(buffer)
+                part = min(size - filled, len(chunk))
+                view[filled : filled + part] = chunk[:part]
+                filled += part
+                chunk = chunk[part:]
+                if filled == size:
+                    yield buffer, filled
+                    buffer = None
+                    self._stats.bytes_read = read_before + taken
+        if buffer is not None:
+            yield buffer, filled

@@ -1,0 +1,54 @@
+"""What a pass does with each file of a backup: walk it, collect it, or skip it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from walshadow_core.api import RelationDescriptor
+from walshadow_core.pgformat.relpath import parse_relation_path
+from walshadow_core.visibility.status import CopiedStatus
+
+CONTROL_PATH = "global/pg_control"
+
+
+class Use(Enum):
+    """What becomes of a file."""
+
+    SKIP = "skip"
+    WALK = "walk"
+    STATUS = "status"
+    CONTROL = "control"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The use of one file; for WALK, the index of its table and its segment number."""
+
+    use: Use
+    table: int = -1
+    segment: int = 0
+
+
+SKIP = Route(Use.SKIP)
+
+
+class Router:
+    """Routes the files of a backup for one filter set. Only main forks are walked."""
+
+    def __init__(self, relations: Sequence[RelationDescriptor], status: CopiedStatus) -> None:
+        self._tables = {r.locator: index for index, r in enumerate(relations)}
+        self._status = status
+
+    def route(self, path: str) -> Route:
+        """The use of the file at ``path`` (relative to the data directory)."""
+        if path == CONTROL_PATH:
+            return Route(Use.CONTROL)
+        if self._status.wants(path):
+            return Route(Use.STATUS)
+        file = parse_relation_path(path)
+        if file is None or file.fork != "main":
+            return SKIP
+        table = self._tables.get(file.locator)
+        return SKIP if table is None else Route(Use.WALK, table, file.segment)

@@ -1,0 +1,103 @@
+"""What a load counts, for the display and for the summary."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from walshadow_core.api import BackupEnd, BackupStart, RelationDescriptor
+
+
+@dataclass
+class TableStats:
+    """One table of a load. ``phase`` goes waiting, walking, resolving, writing, publishing, done or failed.
+
+    Counters are added to by one thread each and read by the display without a lock. ``size_bytes`` is what
+    the catalog said, ``bytes_walked`` what the backup brought. ``max_lsn`` is the highest page LSN seen.
+    """
+
+    relation: RelationDescriptor
+    destination: str
+    phase: str = "waiting"
+    bytes_walked: int = 0
+    pages: int = 0
+    rows_walked: int = 0
+    rows_emitted: int = 0
+    rows_gated: int = 0
+    rows_deferred: int = 0
+    rows_written: int = 0
+    bytes_written: int = 0
+    max_lsn: int = 0
+    exact: bool = True
+    error: str | None = None
+    adjusted: dict[str, int] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """``schema.table``."""
+        return self.relation.qualified_name
+
+    @property
+    def failed(self) -> bool:
+        """Whether this table is out of the pass."""
+        return self.error is not None
+
+    def fail(self, error: str) -> None:
+        """Take the table out of the pass; the first reason counts."""
+        if self.error is None:
+            self.error = error
+            self.phase = "failed"
+
+    def summary(self) -> dict[str, Any]:
+        """The table's part of the ``--json`` summary."""
+        return {
+            "table": self.name,
+            "destination": self.destination,
+            "status": "failed" if self.failed else self.phase,
+            "error": self.error,
+            "rows_walked": self.rows_walked,
+            "rows_emitted": self.rows_emitted,
+            "rows_gated": self.rows_gated,
+            "rows_deferred": self.rows_deferred,
+            "rows_written": self.rows_written,
+            "bytes": self.bytes_walked,
+            "exact": self.exact and not self.failed,
+            "adjusted": dict(self.adjusted),
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass
+class LoadStats:
+    """A whole load. ``bytes_total`` is the source's own estimate of what must be read, None while unknown."""
+
+    tables: list[TableStats] = field(default_factory=list)
+    phase: str = "planning"
+    bytes_read: int = 0
+    bytes_total: int | None = None
+    start: BackupStart | None = None
+    end: BackupEnd | None = None
+    started: float = field(default_factory=time.monotonic)
+    seconds: float = 0.0
+
+    def exit_code(self) -> int:
+        """0 done, 1 nothing was loaded, 3 some tables failed."""
+        failed = sum(t.failed for t in self.tables)
+        if not failed:
+            return 0
+        return 1 if failed == len(self.tables) else 3
+
+    def summary(self) -> dict[str, Any]:
+        """The ``--json`` summary."""
+        return {
+            "tables": [t.summary() for t in self.tables],
+            "b_redo": str(self.start.b_redo) if self.start else None,
+            "b_end": str(self.end.b_end) if self.end else None,
+            "timeline": self.start.timeline if self.start else None,
+            "system_identifier": str(self.start.system_identifier) if self.start else None,
+            "bytes_read": self.bytes_read,
+            "exact": all(t.exact and not t.failed for t in self.tables),
+            "seconds": round(self.seconds, 3),
+        }

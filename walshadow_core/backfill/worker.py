@@ -1,0 +1,203 @@
+"""The decoding end of a pass: buffers of pages through walk, gate and decoder to row batches."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from walshadow_core.api import (
+    DEFER,
+    EMIT,
+    Bytes,
+    FormatError,
+    RelationDescriptor,
+    TableRefused,
+    VisibilityResolver,
+)
+from walshadow_core.backfill.channel import Channel
+from walshadow_core.backfill.reader import CHUNK_PAGES, BufferPool, PageChunk
+from walshadow_core.backfill.stats import TableStats
+from walshadow_core.decode.table import TableDecoder
+from walshadow_core.decode.types import DecodeOptions
+from walshadow_core.pgformat.checksum import bad_checksums
+from walshadow_core.pgformat.heap import PAGE_SIZE, PageWalk, PageWalker, TupleData
+from walshadow_core.visibility.spool import DeferredSpool, MemoryBudget
+
+
+@dataclass(slots=True)
+class TableBatch:
+    """Decoded rows of one table."""
+
+    table: int
+    batch: pa.RecordBatch
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of a pass share. ``block_rows`` and ``block_bytes`` bound one batch of one table."""
+
+    decode: DecodeOptions
+    verify_checksums: bool
+    block_rows: int
+    block_bytes: int
+    spool_folder: Path
+
+
+def _tuple_place(index: int, block: NDArray[np.uint32], offnum: NDArray[np.uint16]) -> str:
+    return f"block {int(block[index])}, line pointer {int(offnum[index])}"
+
+
+class DecodeWorker:
+    """One thread's share of a pass: a walker, and a decoder and a spool per table. Not thread safe.
+
+    Errors of one table go to ``fail_table`` and the others go on.
+    """
+
+    def __init__(
+        self,
+        relations: Sequence[RelationDescriptor],
+        stats: Sequence[TableStats],
+        resolver: VisibilityResolver,
+        budget: MemoryBudget,
+        settings: WorkerSettings,
+        out: Channel[TableBatch],
+        fail_table: Callable[[int, str], None],
+    ) -> None:
+        self._relations = relations
+        self._stats = stats
+        self._resolver = resolver
+        self._budget = budget
+        self._settings = settings
+        self._out = out
+        self._fail_table = fail_table
+        self._walker = PageWalker(CHUNK_PAGES)
+        self._decoders: dict[int, TableDecoder] = {}
+        self._spools: dict[int, DeferredSpool] = {}
+        self.seconds: Counter[str] = Counter()
+
+    def run(self, chunks: Channel[PageChunk], pool: BufferPool) -> None:
+        """Decode what comes until the channel closes. Raises ChannelBroken."""
+        for chunk in chunks:
+            try:
+                if not self._stats[chunk.table].failed:
+                    self._guarded(chunk.table, lambda c=chunk: self._chunk(c))  # type: ignore[misc]
+            finally:
+                pool.give(chunk.buffer)
+
+    def _guarded(self, table: int, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except (FormatError, TableRefused) as error:
+            self._fail_table(table, str(error))
+
+    def _decoder(self, table: int) -> TableDecoder:
+        decoder = self._decoders.get(table)
+        if decoder is None:
+            s = self._settings
+            decoder = TableDecoder(self._relations[table], s.decode, s.block_rows, s.block_bytes)
+            self._decoders[table] = decoder
+        return decoder
+
+    def _chunk(self, chunk: PageChunk) -> None:
+        clock = time.perf_counter()
+        pages = chunk.buffer[: chunk.length]
+        if self._settings.verify_checksums:
+            bad = bad_checksums(pages, chunk.first_block)
+            if len(bad):
+                raise FormatError(
+                    f"{chunk.path}: block {int(bad[0])} fails its checksum ({len(bad)} of {chunk.length // PAGE_SIZE} pages)",
+                    "the page was torn by a write during the copy, or is damaged on disk: load again when the table is "
+                    "quiet, and check the source with pg_checksums or amcheck",
+                )
+            clock = self._clock("checksum", clock)
+        walk = self._walker.walk(pages, chunk.first_block)
+        if walk.damage:
+            first = walk.damage[0]
+            raise FormatError(
+                f"{chunk.path}: block {first.block} is damaged: {first.reason}",
+                "check the source with amcheck",
+            )
+        clock = self._clock("walk", clock)
+        decision = self._resolver.decide(walk.headers)
+        emit = np.flatnonzero(decision == EMIT)
+        defer = np.flatnonzero(decision == DEFER)
+        clock = self._clock("gate", clock)
+        stats = self._stats[chunk.table]
+        stats.pages += walk.pages
+        stats.rows_walked += len(decision)
+        stats.rows_deferred += len(defer)
+        stats.rows_gated += len(decision) - len(emit) - len(defer)
+        stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
+        if len(defer):
+            self._defer(chunk.table, walk, pages, defer)
+            clock = self._clock("spool", clock)
+        data = walk.data if len(emit) == len(decision) else walk.data.take(emit)
+        try:
+            self._emit(chunk.table, pages, data)
+        except FormatError as error:
+            index = getattr(error, "tuple_index", None)
+            if index is None:
+                raise
+            place = _tuple_place(int(emit[index]), walk.block, walk.offnum)
+            raise FormatError(f"{chunk.path}: {place}: {error}") from error
+
+    def _clock(self, stage: str, since: float) -> float:
+        now = time.perf_counter()
+        self.seconds[stage] += now - since
+        return now
+
+    def _defer(self, table: int, walk: PageWalk, pages: Bytes, index: NDArray[np.intp]) -> None:
+        spool = self._spools.get(table)
+        if spool is None:
+            spool = self._spools[table] = DeferredSpool(self._budget, self._settings.spool_folder)
+        spool.add(walk, pages, index)
+
+    def _emit(self, table: int, buffer: Bytes, data: TupleData) -> None:
+        clock = time.perf_counter()
+        batches = self._decoder(table).append(buffer, data)
+        clock = self._clock("decode", clock)
+        self._stats[table].rows_emitted += len(data.natts)
+        for batch in batches:
+            self._out.put(TableBatch(table, batch))
+        self._clock("wait for the writer", clock)
+
+    def finish(self) -> None:
+        """After the walk has ended well, and transaction status is complete: decide what was deferred, and
+        hand over the last batches. Raises ChannelBroken."""
+        for table in sorted(self._decoders.keys() | self._spools.keys()):
+            if not self._stats[table].failed:
+                self._guarded(table, lambda t=table: self._finish_table(t))  # type: ignore[misc]
+
+    def _finish_table(self, table: int) -> None:
+        stats = self._stats[table]
+        spool = self._spools.get(table)
+        if spool is not None:
+            stats.phase = "resolving"
+            for spooled in spool.batches():
+                decision = self._resolver.decide(spooled.headers)
+                emit = np.flatnonzero(decision == EMIT)
+                stats.rows_gated += len(decision) - len(emit)
+                try:
+                    self._emit(table, spooled.buf, spooled.data.take(emit))
+                except FormatError as error:
+                    index = getattr(error, "tuple_index", None)
+                    if index is None:
+                        raise
+                    place = _tuple_place(int(emit[index]), spooled.block, spooled.offnum)
+                    raise FormatError(f"{stats.name}: {place}: {error}") from error
+            spool.close()
+        last = self._decoder(table).finish()
+        if last is not None:
+            self._out.put(TableBatch(table, last))
+
+    def close(self) -> None:
+        """Free the spools."""
+        for spool in self._spools.values():
+            spool.close()
