@@ -1,0 +1,271 @@
+"""What a column is while it is built: NumPy buffers that kernels write and that Arrow takes over as they are.
+
+A type family has kernels that turn (offset, length, kind) arrays into values, and wraps them in one of the
+two builders here: FixedColumn (values of one width) or VarColumn (int32 offsets and bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import DTypeLike, NDArray
+
+from walshadow_core.api import Attribute, Bytes
+from walshadow_core.decode.deform import KIND_NULL
+from walshadow_core.pgformat.jit import kernel
+
+DONE: Final = 0
+NO_ROOM: Final = 1
+BAD_VALUE: Final = 2
+"""Status that a VarFill returns."""
+
+SLACK: Final = 32
+"""Bytes that a VarFill may write (never mean) past the end of a value: ``data`` always has them."""
+
+FIRST_ROWS: Final = 4096
+FIRST_BYTES: Final = 64 << 10
+MAX_VAR_BYTES: Final = 2**31 - 1
+"""What the int32 offsets of an Arrow string or binary array can span."""
+
+
+@dataclass(frozen=True)
+class DecodeOptions:
+    """The user's policies for decoding.
+
+    ``invalid_text``: what text that is not valid in the database's encoding becomes: ``error`` (FormatError),
+    ``replace`` (U+FFFD per bad sequence), ``bytes`` (text columns are binary, bytes as stored).
+    """
+
+    invalid_text: Literal["error", "replace", "bytes"] = "error"
+
+
+class BadValue(Exception):
+    """A builder met a value that its type can't have. ``row`` is the index into the appended arrays."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+        self.reason = reason
+
+
+class ColumnBuilder(Protocol):
+    """Gathers the values of one column over many appends into one Arrow array."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values held."""
+        ...
+
+    def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
+        """Take n values: ``kind`` is KIND_NULL or KIND_VALUE, ``offset`` the first data byte in ``buf`` (varlena
+        header excluded), ``length`` the count of data bytes. ``[offset, offset + length)`` is known to lie inside
+        ``buf``; for a type of fixed width, length is that width. For a null, offset and length mean nothing.
+        Raises BadValue; the builder is of no further use then."""
+        ...
+
+    def finish(self) -> pa.Array:
+        """The values as an Arrow array, and start anew. Raises FormatError."""
+        ...
+
+
+@dataclass(frozen=True)
+class Codec:
+    """How one column is decoded: its Arrow type, and a maker of builders."""
+
+    arrow: pa.DataType
+    builder: Callable[[], ColumnBuilder]
+
+
+CodecMaker = Callable[[Attribute, str, DecodeOptions], Codec]
+"""A type's entry in a family's CODECS: (attribute, database encoding, options) to Codec."""
+
+FixedFill = Callable[[Bytes, NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[Any], int], int]
+"""``fill(buf, offset, length, kind, values, row) -> bad``: write n values from ``values[row * width]`` on (zeros
+for nulls). Gives -1, or the index of the first value that the type can't have."""
+
+VarFill = Callable[
+    [
+        Bytes,
+        NDArray[np.int32],
+        NDArray[np.int32],
+        NDArray[np.uint8],
+        int,
+        NDArray[np.int32],
+        Bytes,
+        int,
+        int,
+    ],
+    tuple[int, int, int],
+]
+"""``fill(buf, offset, length, kind, first, offsets, data, row, used) -> (status, next, used)``.
+
+Append values ``first..n`` to ``data``, of which ``used`` bytes are taken, and write the END of value i to
+``offsets[row + i + 1]`` (a null's end is the one before it). ``row`` belongs to index 0, whatever ``first``.
+Status DONE; NO_ROOM: ``data`` has no room for value ``next`` and SLACK bytes more (the caller makes it larger
+and calls again with ``first = next``); BAD_VALUE: value ``next`` is one that the type can't have. ``used`` comes
+back as the new count."""
+
+
+@kernel
+def append_validity(kind: NDArray[np.uint8], bitmap: Bytes, row: int) -> int:
+    """Write n validity bits from bit ``row`` on, least significant bit first; gives the count of nulls."""
+    n = kind.size
+    nulls = 0
+    i = 0
+    while i < n and (row + i) & 7 != 0:
+        if kind[i] != KIND_NULL:
+            bitmap[(row + i) >> 3] |= np.uint8(1 << ((row + i) & 7))
+        else:
+            nulls += 1
+        i += 1
+    while i < n:
+        byte = 0
+        stop = min(i + 8, n)
+        for k in range(i, stop):
+            valid = 1 if kind[k] != KIND_NULL else 0
+            byte |= valid << (k - i)
+            nulls += 1 - valid
+        bitmap[(row + i) >> 3] = np.uint8(byte)
+        i = stop
+    return nulls
+
+
+def enlarged(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
+    """An array of that dtype, of ``needed`` elements or twice the old if more; the first ``used`` are copied."""
+    larger = np.empty(max(needed, 2 * array.size), array.dtype)
+    larger[:used] = array[:used]
+    return larger
+
+
+class Validity:
+    """The validity bitmap of a column, absent from the array if no null came."""
+
+    def __init__(self) -> None:
+        self._bits: Bytes = np.empty(FIRST_ROWS // 8, np.uint8)
+        self.nulls = 0
+
+    def append(self, kind: NDArray[np.uint8], row: int) -> None:
+        """Take the kinds of the rows from ``row`` on (the count of rows before)."""
+        needed = (row + kind.size + 7) >> 3
+        if needed > self._bits.size:
+            self._bits = enlarged(self._bits, (row + 7) >> 3, needed)
+        self.nulls += append_validity(kind, self._bits, row)
+
+    def take(self, rows: int) -> tuple[pa.Buffer | None, int]:
+        """(the bitmap or None, count of nulls), and start anew."""
+        nulls, bits = self.nulls, self._bits
+        self.nulls = 0
+        if nulls == 0:
+            return None, 0
+        self._bits = np.empty(bits.size, np.uint8)
+        return pa.py_buffer(bits[: (rows + 7) >> 3]), nulls
+
+
+class FixedColumn:
+    """Builder of values of one width: ``width`` elements of ``dtype`` each (decimal128: two uint64).
+
+    ``reason`` completes "column X: …" for a value that ``fill`` calls bad.
+    """
+
+    def __init__(
+        self, arrow: pa.DataType, dtype: DTypeLike, fill: FixedFill, *, width: int = 1, reason: str = ""
+    ) -> None:
+        self._arrow = arrow
+        self._fill = fill
+        self._width = width
+        self._reason = reason or f"not a value of {arrow}"
+        self._values: NDArray[Any] = np.empty(FIRST_ROWS * width, dtype)
+        self._validity = Validity()
+        self._rows = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values held."""
+        return self._rows * self._width * self._values.itemsize
+
+    def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
+        """See ColumnBuilder."""
+        row = self._rows
+        needed = (row + kind.size) * self._width
+        if needed > self._values.size:
+            self._values = enlarged(self._values, row * self._width, needed)
+        bad = self._fill(buf, offset, length, kind, self._values, row)
+        if bad >= 0:
+            raise BadValue(bad, self._reason)
+        self._validity.append(kind, row)
+        self._rows = row + kind.size
+
+    def finish(self) -> pa.Array:
+        """See ColumnBuilder."""
+        rows, values = self._rows, self._values
+        used = rows * self._width
+        bitmap, nulls = self._validity.take(rows)
+        self._rows = 0
+        self._values = np.empty(values.size, values.dtype)
+        return pa.Array.from_buffers(self._arrow, rows, [bitmap, pa.py_buffer(values[:used])], nulls)
+
+
+class VarColumn:
+    """Builder of strings or binaries: int32 offsets and bytes. ``reason`` as in FixedColumn."""
+
+    def __init__(self, arrow: pa.DataType, fill: VarFill, *, reason: str = "") -> None:
+        self._arrow = arrow
+        self._fill = fill
+        self._reason = reason or f"not a value of {arrow}"
+        self._data: Bytes = np.empty(FIRST_BYTES, np.uint8)
+        self._offsets: NDArray[np.int32] = np.empty(FIRST_ROWS + 1, np.int32)
+        self._offsets[0] = 0
+        self._validity = Validity()
+        self._rows = 0
+        self._used = 0
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of values and offsets held."""
+        return self._used + 4 * self._rows
+
+    def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
+        """See ColumnBuilder."""
+        row = self._rows
+        needed = row + kind.size + 1
+        if needed > self._offsets.size:
+            self._offsets = enlarged(self._offsets, row + 1, needed)
+        first = 0
+        while True:
+            status, first, self._used = self._fill(
+                buf, offset, length, kind, first, self._offsets, self._data, row, self._used
+            )
+            if status == DONE:
+                break
+            if status == BAD_VALUE:
+                raise BadValue(first, self._reason)
+            self._enlarge_data(first)
+        self._validity.append(kind, row)
+        self._rows = row + kind.size
+
+    def _enlarge_data(self, row: int) -> None:
+        size = min(2 * self._data.size, MAX_VAR_BYTES + SLACK)
+        if size == self._data.size:
+            raise BadValue(row, "a block's values need more than 2 GiB")
+        data: Bytes = np.empty(size, np.uint8)
+        data[: self._used] = self._data[: self._used]
+        self._data = data
+
+    def take(self) -> tuple[int, NDArray[np.int32], Bytes, pa.Buffer | None, int]:
+        """(rows, offsets int32[rows+1], data bytes, bitmap or None, nulls), and start anew."""
+        rows, used, offsets, data = self._rows, self._used, self._offsets, self._data
+        bitmap, nulls = self._validity.take(rows)
+        self._rows = self._used = 0
+        self._offsets = np.empty(offsets.size, np.int32)
+        self._offsets[0] = 0
+        self._data = np.empty(max(FIRST_BYTES, used + (used >> 3) + SLACK), np.uint8)
+        return rows, offsets[: rows + 1], data[:used], bitmap, nulls
+
+    def finish(self) -> pa.Array:
+        """See ColumnBuilder."""
+        rows, offsets, data, bitmap, nulls = self.take()
+        return pa.Array.from_buffers(self._arrow, rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)

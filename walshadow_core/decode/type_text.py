@@ -1,0 +1,9 @@
+"""Text and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from walshadow_core.decode.columns import CodecMaker
+
+CODECS: Mapping[int, CodecMaker] = {}
