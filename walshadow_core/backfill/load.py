@@ -203,9 +203,7 @@ class _Pass:
                 self._chunks.close()
                 self._join(decoders)
                 if reader.control is None:
-                    raise SourceError(
-                        "the backup has no global/pg_control", "it is not complete: take another one"
-                    )
+                    raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
                 status.complete_with(reader.control)
                 self._stats.phase = "resolving"
                 self._threads.clear()
@@ -245,9 +243,7 @@ class _Pass:
             except DestinationError as error:
                 self._fail_table(index, str(error))
         if all(t.failed for t in self._stats.tables):
-            raise DestinationError(
-                "no table is left to load: " + "; ".join(t.error or "" for t in self._stats.tables)
-            )
+            raise DestinationError("no table is left to load: " + "; ".join(t.error or "" for t in self._stats.tables))
 
     def _workers(self, status: CopiedStatus, buffers: int, folder: Path) -> list[DecodeWorker]:
         o = self._options
@@ -317,9 +313,7 @@ class _Pass:
             what = f"a page LSN of {Lsn(table.max_lsn)} is past B_redo {b_redo}" if written else (
                 f"its size went from {table.relation.size_bytes} to {table.bytes_walked} bytes"
             )  # fmt: skip
-            table.warnings.append(
-                f"{table.name} was written to during the backup ({what}): the copy is not exact"
-            )
+            table.warnings.append(f"{table.name} was written to during the backup ({what}): the copy is not exact")
 
     def _abort(self, index: int) -> None:
         writer = self._writers[index]
@@ -344,9 +338,7 @@ def plan_tables(
     refused: list[tuple[str, str]] = []
     for relation in relations:
         try:
-            planned.append(
-                Planned(relation, destination.plan(relation, names[relation.oid], replace=replace))
-            )
+            planned.append(Planned(relation, destination.plan(relation, names[relation.oid], replace=replace)))
         except WalshadowError as error:
             refused.append((relation.qualified_name, str(error)))
     return planned, refused

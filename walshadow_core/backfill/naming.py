@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from walshadow_core.api import RelationDescriptor, UsageError
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    """All placeholders in one go, so that a name that looks like one is left alone."""
+    return re.sub(r"\{(schema|table)\}", lambda match: values[match[1]], template)
 
 
 def destination_names(relations: Sequence[RelationDescriptor], into: Sequence[str]) -> dict[int, str]:
@@ -33,8 +38,7 @@ def destination_names(relations: Sequence[RelationDescriptor], into: Sequence[st
     names: dict[int, str] = {}
     for relation in relations:
         single = singles.pop(relation.qualified_name, None) or singles.pop(relation.name, None)
-        parts = {"schema": relation.schema, "table": relation.name}
-        names[relation.oid] = single or re.sub(r"\{(schema|table)\}", lambda m: parts[m[1]], template)
+        names[relation.oid] = single or _fill(template, {"schema": relation.schema, "table": relation.name})
     if singles:
         raise UsageError(f"--into {next(iter(singles))}=…: no such table among those named by --table")
     taken: dict[str, str] = {}

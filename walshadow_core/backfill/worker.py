@@ -27,7 +27,7 @@ from walshadow_core.backfill.stats import TableStats
 from walshadow_core.decode.table import TableDecoder
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
-from walshadow_core.pgformat.heap import PAGE_SIZE, PageWalk, PageWalker, TupleData
+from walshadow_core.pgformat.heap import PageWalk, PageWalker, TupleData
 from walshadow_core.visibility.spool import DeferredSpool, MemoryBudget
 
 
@@ -112,7 +112,7 @@ class DecodeWorker:
             bad = bad_checksums(pages, chunk.first_block)
             if len(bad):
                 raise FormatError(
-                    f"{chunk.path}: block {int(bad[0])} fails its checksum ({len(bad)} of {chunk.length // PAGE_SIZE} pages)",
+                    f"{chunk.path}: block {int(bad[0])} fails its checksum",
                     "the page was torn by a write during the copy, or is damaged on disk: load again when the table is "
                     "quiet, and check the source with pg_checksums or amcheck",
                 )

@@ -68,9 +68,7 @@ class WriterLoop:
             clock = time.perf_counter()
             batch = item.batch
             schema = pa.schema([*batch.schema, *META_FIELDS])
-            whole = pa.RecordBatch.from_arrays(
-                [*batch.columns, *self._meta.of(batch.num_rows)], schema=schema
-            )
+            whole = pa.RecordBatch.from_arrays([*batch.columns, *self._meta.of(batch.num_rows)], schema=schema)
             try:
                 writer.write(whole)
             except DestinationError as error:
