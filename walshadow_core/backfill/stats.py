@@ -40,6 +40,11 @@ class TableStats:
         return self.relation.qualified_name
 
     @property
+    def size(self) -> int:
+        """The table's bytes, as the catalog said."""
+        return self.relation.size_bytes
+
+    @property
     def failed(self) -> bool:
         """Whether this table is out of the pass."""
         return self.error is not None
@@ -71,9 +76,11 @@ class TableStats:
 
 @dataclass
 class LoadStats:
-    """A whole load. ``bytes_total`` is the source's own estimate of what must be read, None while unknown."""
+    """A whole load. ``bytes_total`` is the source's own estimate of what must be read, None while
+    unknown; ``refused`` gives the reason per table that was left out before anything was read."""
 
     tables: list[TableStats] = field(default_factory=list)
+    refused: dict[str, str] = field(default_factory=dict)
     phase: str = "planning"
     bytes_read: int = 0
     bytes_total: int | None = None
@@ -82,22 +89,28 @@ class LoadStats:
     started: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
 
+    @property
+    def progress_tables(self) -> list[TableStats]:
+        """The tables, for the display."""
+        return self.tables
+
     def exit_code(self) -> int:
-        """0 done, 1 nothing was loaded, 3 some tables failed."""
+        """0 done, 1 nothing was loaded, 3 some tables failed or were left out."""
         failed = sum(t.failed for t in self.tables)
-        if not failed:
-            return 0
-        return 1 if failed == len(self.tables) else 3
+        if failed == len(self.tables):
+            return 1
+        return 3 if failed or self.refused else 0
 
     def summary(self) -> dict[str, Any]:
         """The ``--json`` summary."""
         return {
-            "tables": [t.summary() for t in self.tables],
+            "tables": [t.summary() for t in self.tables]
+            + [{"table": name, "status": "refused", "error": reason} for name, reason in self.refused.items()],
             "b_redo": str(self.start.b_redo) if self.start else None,
             "b_end": str(self.end.b_end) if self.end else None,
             "timeline": self.start.timeline if self.start else None,
             "system_identifier": str(self.start.system_identifier) if self.start else None,
             "bytes_read": self.bytes_read,
-            "exact": all(t.exact and not t.failed for t in self.tables),
+            "exact": all(t.exact and not t.failed for t in self.tables) and not self.refused,
             "seconds": round(self.seconds, 3),
         }

@@ -1,0 +1,256 @@
+"""``walshadow load``: the rows of tables, from a base backup into a destination, once."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from walshadow_core.cli.options import FromOptions, Source, To, ToOptions, key_values, required, stderr_console
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from walshadow_core.api import BackupSource, Destination
+    from walshadow_core.backfill.load import LoadOptions, Planned
+    from walshadow_core.backfill.stats import LoadStats
+    from walshadow_core.catalog.sql import CatalogSnapshot
+    from walshadow_core.plugins import Plugins
+
+_EPILOG = """
+Examples:
+
+  walshadow load --source postgresql://walshadow@db/shop --table app.orders --from base_backup \\
+      --to clickhouse://default@ch:8123/shop
+
+  walshadow load --table app.orders --table app.items --into '{schema}_{table}' --dry-run
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
+"""
+
+
+def load(
+    source: Source = None,
+    tables: Annotated[
+        list[str] | None, typer.Option("--table", "-t", help="A table to load, as SQL names it. Repeat for more.")
+    ] = None,
+    mode: Annotated[str, typer.Option("--from", help="Where the rows come from.")] = "base_backup",
+    to: To = None,
+    into: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name at the destination: app.orders=orders2, or a template: '{schema}_{table}'."),
+    ] = None,
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Replace tables that hold rows which walshadow did not write.")
+    ] = False,
+    skip_refused: Annotated[
+        bool, typer.Option("--skip-refused", help="Load the other tables where some can't be loaded (exit code 3).")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Neither display nor progress lines.")] = False,
+    from_option: FromOptions = None,
+    to_option: ToOptions = None,
+    invalid_text: Annotated[
+        str, typer.Option(help="Text that is not valid in the database's encoding: error, replace, or bytes.")
+    ] = "error",
+    memory: Annotated[int, typer.Option(help="MiB that buffers, batches and spool may take.", min=32)] = 192,
+    jobs: Annotated[int, typer.Option(help="Decoding threads.", min=1, max=64)] = 1,
+    resolver: Annotated[str, typer.Option(help="The visibility resolver that decides which tuples are rows.")] = "gate",
+) -> None:
+    """Load tables from a base backup: heap pages in, rows out, published atomically.
+
+    The destination table has the source table's name, in the database of the URL. Loaded again, its content is
+    replaced. Nothing at the destination changes until a table is complete.
+    """
+    from walshadow_core.api import UsageError
+    from walshadow_core.backfill.load import LoadOptions
+    from walshadow_core.decode.types import DecodeOptions
+    from walshadow_core.plugins import Plugins
+
+    dsn, url = required(source, "--source", "WALSHADOW_SOURCE"), required(to, "--to", "WALSHADOW_TO")
+    if not tables:
+        raise UsageError("no --table given", "name at least one, e.g. --table app.orders")
+    if invalid_text not in ("error", "replace", "bytes"):
+        raise UsageError(f"--invalid-text {invalid_text}: not one of error, replace, bytes")
+    options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
+    console = stderr_console()
+    plugins = Plugins.load()
+    backup_source = plugins.source(mode, {"dsn": dsn, **key_values(from_option, "--from-option")})
+    destination = plugins.destination(url, key_values(to_option, "--to-option"))
+    try:
+        catalog, planned, refused = _plan(dsn, tables, into or [], destination, options, replace)
+        if refused and not (skip_refused and planned):
+            raise _refusal(refused)
+        for name, reason in refused:
+            _say(console, f"left out: {name}: {reason}")
+        backup_source.preflight()
+        stats = _stats(planned, refused)
+        if dry_run:
+            _print_dry_run(catalog, planned, json_output)
+            raise typer.Exit(3 if refused else 0)
+        _warn(console, planned)
+        _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
+        _report(console, stats, destination.display_url, json_output)
+    finally:
+        destination.close()
+    raise typer.Exit(stats.exit_code())
+
+
+def _plan(
+    dsn: str, tables: list[str], into: list[str], destination: Destination, options: LoadOptions, replace: bool
+) -> tuple[CatalogSnapshot, list[Planned], list[tuple[str, str]]]:
+    """The catalog, what will be loaded, and what is refused with its reason: before any byte is read."""
+    from walshadow_core.api import TableRefused
+    from walshadow_core.backfill.load import plan_tables
+    from walshadow_core.backfill.naming import destination_names
+    from walshadow_core.catalog.sql import read_catalog
+    from walshadow_core.decode.table import decodable
+
+    catalog = read_catalog(dsn, tables)
+    refused = list(catalog.refused)
+    relations = []
+    for relation in catalog.relations:
+        try:
+            decodable(relation, options.decode)
+            relations.append(relation)
+        except TableRefused as error:
+            refused.append((relation.qualified_name, str(error)))
+    names = destination_names(catalog.relations, into)
+    planned, more = plan_tables(destination, relations, names, replace=replace)
+    return catalog, planned, refused + more
+
+
+def _refusal(refused: list[tuple[str, str]]) -> Exception:
+    from walshadow_core.api import TableRefused
+
+    reasons = "; ".join(reason if name in reason else f"{name}: {reason}" for name, reason in refused)
+    return TableRefused(reasons)
+
+
+def _stats(planned: list[Planned], refused: list[tuple[str, str]]) -> LoadStats:
+    from walshadow_core.backfill.stats import LoadStats, TableStats
+
+    stats = LoadStats([TableStats(p.relation, p.plan.table) for p in planned])
+    stats.refused = dict(refused)
+    return stats
+
+
+def _warn(console: Console, planned: list[Planned]) -> None:
+    for item in planned:
+        for warning in item.plan.warnings:
+            _say(console, f"warning: {warning}")
+
+
+def _run(
+    console: Console,
+    plugins: Plugins,
+    source: BackupSource,
+    destination: Destination,
+    catalog: CatalogSnapshot,
+    planned: list[Planned],
+    stats: LoadStats,
+    options: LoadOptions,
+    resolver: str,
+    no_progress: bool,
+) -> None:
+    from contextlib import nullcontext
+
+    from walshadow_core.backfill.load import load as load_tables
+    from walshadow_core.cli.warmup import warm_up_if_cold
+    from walshadow_core.ops.progress import LoadDisplay
+
+    warm_up_if_cold(console, plugins)
+    display = nullcontext() if no_progress else LoadDisplay(stats, console, live=console.is_terminal)
+    with display:
+        load_tables(
+            source,
+            destination,
+            catalog.cluster,
+            planned,
+            stats,
+            lambda status: plugins.resolver(status, {"resolver": resolver}),
+            options,
+        )
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _report(console: Console, stats: LoadStats, url: str, json_output: bool) -> None:
+    for table in stats.tables:
+        for warning in table.warnings:
+            _say(console, f"warning: {warning}")
+        for column, count in table.adjusted.items():
+            _say(
+                console,
+                f"warning: {table.name}.{column}: {count:,} values out of the destination's range were adjusted",
+            )
+        if table.failed:
+            _say(console, f"failed: {table.name}: {table.error}")
+        else:
+            _say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows")
+    if stats.start and stats.end:
+        _say(console, f"as of {stats.start.b_redo} to {stats.end.b_end}, in {stats.seconds:.1f} s, into {url}")
+    if json_output:
+        typer.echo(json.dumps(stats.summary()))
+
+
+def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], json_output: bool) -> None:
+    wanted = sum(p.relation.size_bytes for p in planned)
+    cluster = catalog.cluster.cluster_bytes
+    if json_output:
+        typer.echo(json.dumps({
+            "tables": [_dry_table(p) for p in planned], "bytes_wanted": wanted, "bytes_to_read": cluster,
+        }))  # fmt: skip
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from walshadow_core.ops.progress import human_bytes
+
+    console = Console()
+    for item in planned:
+        relation = item.relation
+        console.print(
+            f"{relation.qualified_name} ({human_bytes(relation.size_bytes)}) -> {item.plan.table}"
+            + (" (exists)" if item.plan.exists else " (new)"),
+            markup=False, highlight=False,
+        )  # fmt: skip
+        grid = Table(box=None, padding=(0, 2), header_style="dim")
+        for title in ("column", "Postgres", "destination", ""):
+            grid.add_column(title)
+        for column in item.plan.columns:
+            key = "key" if column.attribute.number in relation.key else ""
+            grid.add_row(*(_plain(x) for x in (column.name, column.attribute.type_name, column.type, key)))
+        console.print(grid)
+        console.print(item.plan.create_sql, markup=False, highlight=False, soft_wrap=True)
+        for warning in item.plan.warnings:
+            _say(console, f"warning: {warning}")
+        console.print()
+    whole = f"about {human_bytes(cluster)}" if cluster is not None else "the whole cluster (its size can't be told)"
+    console.print(f"wanted: {human_bytes(wanted)} of tables; to be read: {whole}", markup=False, highlight=False)
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)
+
+
+def _dry_table(item: Planned) -> dict[str, Any]:
+    return {
+        "table": item.relation.qualified_name,
+        "destination": item.plan.table,
+        "exists": item.plan.exists,
+        "bytes": item.relation.size_bytes,
+        "create": item.plan.create_sql,
+        "columns": [
+            {"name": c.name, "postgres": c.attribute.type_name, "destination": c.type, "nullable": c.nullable}
+            for c in item.plan.columns
+        ],
+        "key": list(item.relation.key_names),
+        "warnings": list(item.plan.warnings),
+    }
