@@ -1,0 +1,266 @@
+"""The gate: is a tuple of the pages a row, by the backup's own transaction status (rule 2).
+
+It decides what ``HeapTupleSatisfiesMVCC`` (``access/heapam_visibility.c``) decides for a snapshot that sees every
+transaction that the status calls committed, and nothing of the others. Command ids do not matter: the
+transactions that wrote with them have ended, or their work does not count.
+
+Hint bits decide at once. What they leave open waits (DEFER) until the status is complete. A tuple that was
+inserted speculatively (its ctid offset is 0xfffe) is decided by its xmin like any other: no transaction commits
+before it has confirmed the tuple, or has set its xmin to 0.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+
+import numpy as np
+from numpy.typing import NDArray
+
+from walshadow_core.api import (
+    DEFER,
+    EMIT,
+    GATED,
+    XID_ABORTED,
+    XID_COMMITTED,
+    XID_IN_PROGRESS,
+    XID_SUB_COMMITTED,
+    FormatError,
+    TransactionStatus,
+    TupleHeaders,
+)
+from walshadow_core.pgformat.heap import (
+    HEAP_LOCK_MASK,
+    HEAP_MOVED,
+    HEAP_XMAX_COMMITTED,
+    HEAP_XMAX_EXCL_LOCK,
+    HEAP_XMAX_INVALID,
+    HEAP_XMAX_IS_MULTI,
+    HEAP_XMAX_LOCK_ONLY,
+    HEAP_XMIN_COMMITTED,
+    HEAP_XMIN_FROZEN,
+    HEAP_XMIN_INVALID,
+)
+from walshadow_core.pgformat.jit import kernel
+
+FIRST_NORMAL_XID = 3
+"""Below it: 0 is no transaction (it never committed), 1 and 2 always committed (``access/transam.h``)."""
+
+# How xmin was decided: the low four bits of a path code.
+XMIN_HINT_INVALID, XMIN_HINT_FROZEN, XMIN_HINT_COMMITTED, XMIN_ZERO, XMIN_PERMANENT = 0, 1, 2, 3, 4
+XMIN_MOVED, XMIN_STATUS, XMIN_NOT_ASKED = 5, 6, 7
+
+# How xmax was decided: the high four bits of a path code.
+XMAX_NOT_ASKED, XMAX_HINT_INVALID, XMAX_LOCK_ONLY, XMAX_LOCK_UPGRADED, XMAX_LOCK_OLD = 0, 1, 2, 3, 4
+XMAX_MULTI, XMAX_HINT_COMMITTED, XMAX_ZERO, XMAX_PERMANENT, XMAX_STATUS = 5, 6, 7, 8, 9
+
+_XMIN_NAMES = {
+    XMIN_HINT_INVALID: "xmin.hint_invalid",
+    XMIN_HINT_FROZEN: "xmin.hint_frozen",
+    XMIN_HINT_COMMITTED: "xmin.hint_committed",
+    XMIN_ZERO: "xmin.zero",
+    XMIN_PERMANENT: "xmin.permanent",
+    XMIN_NOT_ASKED: "xmin.not_asked",
+}
+_XMAX_NAMES = {
+    XMAX_NOT_ASKED: "xmax.not_asked",
+    XMAX_HINT_INVALID: "xmax.hint_invalid",
+    XMAX_LOCK_ONLY: "xmax.lock_only",
+    XMAX_LOCK_UPGRADED: "xmax.lock_upgraded",
+    XMAX_LOCK_OLD: "xmax.lock_old",
+    XMAX_HINT_COMMITTED: "xmax.hint_committed",
+    XMAX_ZERO: "xmax.zero",
+    XMAX_PERMANENT: "xmax.permanent",
+}
+_STATE_NAMES = {
+    XID_IN_PROGRESS: "in_progress",
+    XID_COMMITTED: "committed",
+    XID_ABORTED: "aborted",
+    XID_SUB_COMMITTED: "sub_committed",
+}
+
+
+@kernel
+def gate_hints(
+    xmin: NDArray[np.uint32],
+    xmax: NDArray[np.uint32],
+    infomask: NDArray[np.uint16],
+    decision: NDArray[np.uint8],
+    path: NDArray[np.uint8],
+    counts: NDArray[np.int64],
+) -> None:
+    """Decide n tuples by their headers alone.
+
+    Writes ``decision`` uint8[n] (GATED, EMIT, DEFER), ``path`` uint8[n] (``XMIN_* | XMAX_* << 4``), and adds to
+    ``counts`` int64[256] the tuples that were decided, by path.
+    """
+    for i in range(len(xmin)):
+        mask = np.int64(infomask[i])
+
+        # 1 committed, 0 never, -1 only the status knows
+        inserted = -1
+        if mask & HEAP_XMIN_FROZEN == HEAP_XMIN_FROZEN:
+            how_in, inserted = XMIN_HINT_FROZEN, 1
+        elif mask & HEAP_XMIN_COMMITTED:
+            how_in, inserted = XMIN_HINT_COMMITTED, 1
+        elif mask & HEAP_XMIN_INVALID:
+            how_in, inserted = XMIN_HINT_INVALID, 0
+        elif mask & HEAP_MOVED:
+            how_in = XMIN_MOVED
+        elif xmin[i] == 0:
+            how_in, inserted = XMIN_ZERO, 0
+        elif xmin[i] < FIRST_NORMAL_XID:
+            how_in, inserted = XMIN_PERMANENT, 1
+        else:
+            how_in = XMIN_STATUS
+
+        deleted = -1
+        if inserted == 0:
+            how_out = XMAX_NOT_ASKED
+        elif mask & HEAP_XMAX_INVALID:
+            how_out, deleted = XMAX_HINT_INVALID, 0
+        elif mask & HEAP_XMAX_LOCK_ONLY:
+            how_out, deleted = XMAX_LOCK_ONLY, 0
+            if mask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK) == HEAP_XMAX_IS_MULTI:
+                how_out = XMAX_LOCK_UPGRADED
+        elif mask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK) == HEAP_XMAX_EXCL_LOCK:
+            how_out, deleted = XMAX_LOCK_OLD, 0
+        elif mask & HEAP_XMAX_IS_MULTI:
+            how_out = XMAX_MULTI
+        elif mask & HEAP_XMAX_COMMITTED:
+            how_out, deleted = XMAX_HINT_COMMITTED, 1
+        elif xmax[i] == 0:
+            how_out, deleted = XMAX_ZERO, 0
+        elif xmax[i] < FIRST_NORMAL_XID:
+            how_out, deleted = XMAX_PERMANENT, 1
+        else:
+            how_out = XMAX_STATUS
+
+        if deleted == 1 and inserted == -1:
+            # gone whether or not it ever was a row: no need to wait for the status
+            how_in, inserted = XMIN_NOT_ASKED, 1
+        if inserted == 0 or deleted == 1:
+            decision[i] = GATED
+        elif inserted == 1 and deleted == 0:
+            decision[i] = EMIT
+        else:
+            decision[i] = DEFER
+        code = how_in | how_out << 4
+        path[i] = code
+        if decision[i] != DEFER:
+            counts[code] += 1
+
+
+class Gate:
+    """The core's visibility resolver (``api.VisibilityResolver``). Threads may share one.
+
+    ``paths`` counts decided tuples by how their xmin and how their xmax was decided, one of each per tuple
+    (``xmin.hint_frozen``, ``xmax.multi.updater_committed``…), and under ``deferred`` the tuples put off.
+    """
+
+    def __init__(self, status: TransactionStatus) -> None:
+        self._status = status
+        self._codes = np.zeros(256, np.int64)
+        self._resolved: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    @property
+    def paths(self) -> Counter[str]:
+        """Counts per path, as of now; paths that were not hit are not in it."""
+        with self._lock:
+            counts = self._resolved.copy()
+            for code in np.flatnonzero(self._codes).tolist():
+                number = int(self._codes[code])
+                counts[_XMIN_NAMES[code & 15]] += number
+                counts[_XMAX_NAMES[code >> 4]] += number
+        return counts
+
+    def decide(self, headers: TupleHeaders) -> NDArray[np.uint8]:
+        """GATED, EMIT or DEFER per tuple, uint8[n]; DEFER only while the status is not complete.
+
+        Raises FormatError for a transaction or multixact whose fate is not known.
+        """
+        complete = self._status.complete
+        xmin = np.require(headers.xmin, np.uint32, ("C", "W"))
+        xmax = np.require(headers.xmax, np.uint32, ("C", "W"))
+        infomask = np.require(headers.infomask, np.uint16, ("C", "W"))
+        decision = np.empty(len(xmin), np.uint8)
+        path = np.empty(len(xmin), np.uint8)
+        codes = np.zeros(256, np.int64)
+        gate_hints(xmin, xmax, infomask, decision, path, codes)
+
+        resolved: Counter[str] = Counter()
+        open_ = np.flatnonzero(decision == DEFER)
+        if complete and len(open_):
+            decision[open_] = self._resolve(xmin[open_], xmax[open_], path[open_], resolved)
+        elif len(open_):
+            resolved["deferred"] = len(open_)
+        with self._lock:
+            self._codes += codes
+            self._resolved += resolved
+        return decision
+
+    def _resolve(
+        self,
+        xmin: NDArray[np.uint32],
+        xmax: NDArray[np.uint32],
+        path: NDArray[np.uint8],
+        resolved: Counter[str],
+    ) -> NDArray[np.uint8]:
+        """Decide n tuples that the hints left open. Only what matters is looked up: the status of an xmax whose
+        xmin did not commit may be gone, and nobody would miss it."""
+        how_in, how_out = path & 15, path >> 4
+        if np.any(how_in == XMIN_MOVED):
+            raise FormatError(
+                "a tuple was moved by the VACUUM FULL of a Postgres before 9.0 and has no hint bits",
+                "run VACUUM (FREEZE) on the table and load again",
+            )
+        alive = np.ones(len(xmin), np.bool_)
+        asked = np.flatnonzero(how_in == XMIN_STATUS)
+        states = self._states(xmin[asked])
+        alive[asked] = states == XID_COMMITTED
+        _count(resolved, "xmin.status.", states)
+        for code, number in _histogram(how_in[how_in != XMIN_STATUS]):
+            resolved[_XMIN_NAMES[code]] += number
+
+        row = alive.copy()
+        asked = np.flatnonzero(alive & (how_out == XMAX_STATUS))
+        states = self._states(xmax[asked])
+        row[asked] = states != XID_COMMITTED
+        _count(resolved, "xmax.status.", states)
+
+        asked = np.flatnonzero(alive & (how_out == XMAX_MULTI))
+        if len(asked):
+            updaters = np.asarray(self._status.updaters(xmax[asked]), np.uint32)
+            states = self._states(updaters)
+            row[asked] = states != XID_COMMITTED
+            _count(resolved, "xmax.multi.updater_", states[updaters != 0])
+            resolved["xmax.multi.no_updater"] += int(np.count_nonzero(updaters == 0))
+
+        resolved[_XMAX_NAMES[XMAX_NOT_ASKED]] += int(np.count_nonzero(~alive))
+        for code, number in _histogram(how_out[alive & (how_out != XMAX_STATUS) & (how_out != XMAX_MULTI)]):
+            resolved[_XMAX_NAMES[code]] += number
+        return np.where(row, np.uint8(EMIT), np.uint8(GATED))
+
+    def _states(self, xids: NDArray[np.uint32]) -> NDArray[np.uint8]:
+        """XID_* per xid, the special ones included. Neighbours share their transaction more often than not:
+        each run of one xid is asked once."""
+        if len(xids) == 0:
+            return np.empty(0, np.uint8)
+        starts = np.concatenate(([0], np.flatnonzero(xids[1:] != xids[:-1]) + 1))
+        heads = xids[starts]
+        states = np.where(heads == 0, np.uint8(XID_ABORTED), np.uint8(XID_COMMITTED))
+        normal = heads >= FIRST_NORMAL_XID
+        if np.any(normal):
+            states[normal] = self._status.state(heads[normal])
+        return np.repeat(states, np.diff(starts, append=len(xids)))
+
+
+def _histogram(codes: NDArray[np.uint8]) -> list[tuple[int, int]]:
+    counts = np.bincount(codes)
+    return [(code, int(counts[code])) for code in np.flatnonzero(counts).tolist()]
+
+
+def _count(resolved: Counter[str], prefix: str, states: NDArray[np.uint8]) -> None:
+    for state, number in _histogram(states):
+        resolved[prefix + _STATE_NAMES[state]] += number
