@@ -1,0 +1,166 @@
+"""The ``walshadow`` program: its commands, its global options, and how errors leave it.
+
+``--help`` must be quick, so nothing here or in the modules of the commands imports NumPy, Numba, Arrow, psycopg or
+``walshadow_core.api`` at the top: handlers do. For the same reason the commands that plugins add are
+looked up only when a name is asked for that the core does not have.
+"""
+
+from __future__ import annotations
+
+import enum
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from walshadow_core.cli import plugins, warmup
+
+PROGRAM = "walshadow"
+TRACEBACK_VARIABLE = "WALSHADOW_TRACEBACK"
+
+EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_SOME_TABLES, EXIT_DIFFERENCES, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
+
+EPILOG = """\b
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed,
+            4 differences found, 130 interrupted.
+Plugins may add commands of their own: see 'walshadow plugins list'."""
+
+
+class LogLevel(enum.StrEnum):
+    """The words of ``--log-level``."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+class Commands(TyperGroup):
+    """The core's commands, then those of plugins: a plugin can't take the place of one of the core's."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, None if neither the core nor a plugin has it."""
+        return super().get_command(ctx, cmd_name) or plugins.command_of_plugin(cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; Ctrl-C says so in one word instead of being silent."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise SystemExit(_interrupted()) from None
+
+
+app = typer.Typer(
+    name=PROGRAM,
+    cls=Commands,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+# In the order of --help.
+for _command in (warmup.warmup,):
+    app.command()(_command)
+app.add_typer(plugins.app, name="plugins")
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"{PROGRAM} {version(PROGRAM)}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    log_level: Annotated[
+        LogLevel,
+        typer.Option("--log-level", envvar="WALSHADOW_LOG_LEVEL", help="What to log, on stderr."),
+    ] = LogLevel.WARNING,
+    verbose: Annotated[
+        int, typer.Option("-v", "--verbose", count=True, help="As --log-level info; twice: debug.", show_default=False)
+    ] = 0,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", envvar=TRACEBACK_VARIABLE, help="Show where an error came from.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Postgres's own bytes into ClickHouse: heap pages of a base backup, never the query path.
+
+    \b
+    Try it, with servers of its own:     walshadow demo
+    Load a table:                        walshadow load --source DSN --table app.orders --to URL
+    Compare it with the source:          walshadow verify --source DSN --table app.orders --to URL
+    """
+    if traceback:
+        os.environ[TRACEBACK_VARIABLE] = "1"
+    level = {0: log_level.value.upper(), 1: "INFO"}.get(verbose, "DEBUG")
+    _start_logging(level)
+
+
+def _start_logging(level: str) -> None:
+    """Log lines of walshadow and its plugins go to stderr, those of libraries from WARNING up."""
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True
+    )
+    for name in ("walshadow", "walshadow_core"):
+        logging.getLogger(name).setLevel(level)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program with ``argv`` (``sys.argv`` without its first word by default) and give its exit code."""
+    try:
+        try:
+            app(args=None if argv is None else list(argv), prog_name=PROGRAM)
+        finally:
+            sys.stdout.flush()
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else EXIT_DONE if leaving.code is None else EXIT_FAILED
+    except BrokenPipeError:
+        _discard_stdout()
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return _interrupted()
+    except Exception as error:
+        return _report(error)
+    return EXIT_DONE
+
+
+def _report(error: Exception) -> int:
+    from walshadow_core.api import WalshadowError
+
+    if os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0"):
+        import traceback
+
+        traceback.print_exception(error)
+    if isinstance(error, WalshadowError):
+        _say(f"error: {error}")
+        return error.exit_code
+    _say(
+        f"error: {type(error).__name__}: {error}; this is a bug: "
+        f"run with --traceback (or {TRACEBACK_VARIABLE}=1) and report it"
+    )
+    return EXIT_FAILED
+
+
+def _interrupted() -> int:
+    _say("interrupted")
+    return EXIT_INTERRUPTED
+
+
+def _say(text: str) -> None:
+    print(" ".join(text.split()), file=sys.stderr)
+
+
+def _discard_stdout() -> None:
+    """Who read our output has left: keep the interpreter from complaining about it when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

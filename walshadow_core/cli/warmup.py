@@ -1,0 +1,94 @@
+"""``walshadow warmup``: compile every kernel now, so that the first load does not.
+
+A marker beside the compiled kernels says which versions were warmed: while it holds, a load starts at once;
+where it does not, the load warms up first and says so, instead of seeming to hang.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from walshadow_core.plugins import Plugins
+
+MARKER = "warm"
+
+
+def warmup() -> None:
+    """Compile every kernel ahead of the first load, as for a container image.
+
+    Compiled kernels are kept in the user's cache folder (or WALSHADOW_CACHE_DIR); a second run only loads
+    them.
+    """
+    from walshadow_core.cli.options import stderr_console
+    from walshadow_core.plugins import Plugins
+
+    warm_up(stderr_console(), Plugins.load())
+
+
+def warm_up(console: Console, plugins: Plugins) -> None:
+    """Compile or load the kernels of the core and of every plugin, a line for each on ``console``."""
+    from walshadow_core.decode.warmup import warmup as warm_core
+
+    steps: list[tuple[str, Callable[[], object]]] = [("core", warm_core), *plugins.warmups()]
+    began = time.monotonic()
+    for number, (name, compile_kernels) in enumerate(steps, 1):
+        step_began = time.monotonic()
+        with console.status(f"kernels of {name}"):
+            compile_kernels()
+        seconds = time.monotonic() - step_began
+        _say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
+    _mark(plugins)
+    _say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
+
+
+def warm_up_if_cold(console: Console, plugins: Plugins) -> None:
+    """As ``warm_up``, after saying why, unless these versions were warmed up on this machine before."""
+    import numba
+
+    if numba.config.DISABLE_JIT or is_warm(plugins):
+        return
+    _say(console, "first run on this machine: compiling kernels ('walshadow warmup' does it ahead)")
+    warm_up(console, plugins)
+
+
+def is_warm(plugins: Plugins) -> bool:
+    """Whether the kernels of these versions were compiled here before."""
+    try:
+        return (_folder() / MARKER).read_text(encoding="utf-8") == _versions(plugins)
+    except OSError:
+        return False
+
+
+def _mark(plugins: Plugins) -> None:
+    """A cache that can't be written costs time at every run, and is no reason to fail."""
+    import contextlib
+
+    with contextlib.suppress(OSError):
+        _folder().mkdir(parents=True, exist_ok=True)
+        (_folder() / MARKER).write_text(_versions(plugins), encoding="utf-8")
+
+
+def _folder() -> Path:
+    import numba
+
+    import walshadow_core.pgformat.jit  # noqa: F401 (sets Numba's cache folder)
+
+    return Path(numba.config.CACHE_DIR)
+
+
+def _versions(plugins: Plugins) -> str:
+    from walshadow_core.plugins import walshadow_version
+
+    with_kernels = {name for name, _ in plugins.warmups()}
+    versions = {p.name: p.version for p in plugins.usable if p.name in with_kernels}
+    return "".join(f"{name} {version}\n" for name, version in {"core": walshadow_version(), **versions}.items())
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
