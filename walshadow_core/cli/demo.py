@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from walshadow_core.cli.options import stderr_console
+from walshadow_core.cli.console import say, stderr_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -94,34 +94,30 @@ def demo(
                 server.execute(_SHOP)
             with _step(console, "updating, deleting, rolling back; nothing is vacuumed"):
                 server.execute(_LIFE)
-            _say(console, f"\n$ walshadow load {_words()} --from base_backup --to 'chdb:///…?database=shop'")
+            say(console, f"\n$ walshadow load {_words()} --from base_backup --to 'chdb:///…?database=shop'")
             _command(_load(dsn, url, no_progress))
             for table in _TABLES:
-                _say(console, f"\n$ walshadow verify --table {table} --to 'chdb:///…?database=shop'")
+                say(console, f"\n$ walshadow verify --table {table} --to 'chdb:///…?database=shop'")
                 _command(_verify(dsn, url, table))
-    _say(console, f"\nDone in {time.monotonic() - started:.0f} s. The same with your own servers:\n")
-    _say(console, "  export WALSHADOW_SOURCE='postgresql://USER@HOST/DATABASE'        # a role with REPLICATION")
-    _say(console, "  export WALSHADOW_TO='clickhouse://USER@HOST:8123/DATABASE'       # passwords: @/path/to/file")
-    _say(console, "  walshadow load --table SCHEMA.TABLE --from base_backup --dry-run")
-    _say(console, "  walshadow load --table SCHEMA.TABLE --from base_backup")
-    _say(console, "  walshadow verify --table SCHEMA.TABLE")
+    say(console, f"\nDone in {time.monotonic() - started:.0f} s. The same with your own servers:\n")
+    say(console, "  export WALSHADOW_SOURCE='postgresql://USER@HOST/DATABASE'        # a role with REPLICATION")
+    say(console, "  export WALSHADOW_TO='clickhouse://USER@HOST:8123/DATABASE'       # passwords: @/path/to/file")
+    say(console, "  walshadow load --table SCHEMA.TABLE --from base_backup --dry-run")
+    say(console, "  walshadow load --table SCHEMA.TABLE --from base_backup")
+    say(console, "  walshadow verify --table SCHEMA.TABLE")
     if keep is not None:
-        _say(console, f"\nThe ClickHouse of the demo is kept:\n\n  walshadow engine serve {engine}")
+        say(console, f"\nThe ClickHouse of the demo is kept:\n\n  walshadow engine serve {engine}")
 
 
 def _words() -> str:
     return " ".join(f"--table {t}" for t in _TABLES)
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
 @contextmanager
 def _step(console: Console, what: str) -> Iterator[None]:
     started = time.monotonic()
     yield
-    _say(console, f"{what} ({time.monotonic() - started:.1f} s)")
+    say(console, f"{what} ({time.monotonic() - started:.1f} s)")
 
 
 @contextmanager

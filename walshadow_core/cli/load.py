@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from walshadow_core.cli.options import FromOptions, Source, To, ToOptions, key_values, required, stderr_console
+from walshadow_core.cli.console import say, stderr_console
+from walshadow_core.cli.options import FromOption, Json, Source, To, ToOption, parse_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -18,25 +19,14 @@ if TYPE_CHECKING:
     from walshadow_core.catalog.sql import CatalogSnapshot
     from walshadow_core.plugins import Plugins
 
-_EPILOG = """
-Examples:
-
-  walshadow load --source postgresql://walshadow@db/shop --table app.orders --from base_backup \\
-      --to clickhouse://default@ch:8123/shop
-
-  walshadow load --table app.orders --table app.items --into '{schema}_{table}' --dry-run
-
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
-"""
-
 
 def load(
-    source: Source = None,
+    source: Source,
+    to: To,
     tables: Annotated[
         list[str] | None, typer.Option("--table", "-t", help="A table to load, as SQL names it. Repeat for more.")
     ] = None,
     mode: Annotated[str, typer.Option("--from", help="Where the rows come from.")] = "base_backup",
-    to: To = None,
     into: Annotated[
         list[str] | None,
         typer.Option(help="Another name at the destination: app.orders=orders2, or a template: '{schema}_{table}'."),
@@ -48,10 +38,10 @@ def load(
         bool, typer.Option("--skip-refused", help="Load the other tables where some can't be loaded (exit code 3).")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")] = False,
-    json_output: Annotated[bool, typer.Option("--json", help="Print one summary object on stdout.")] = False,
+    as_json: Json = False,
     no_progress: Annotated[bool, typer.Option("--no-progress", help="Neither display nor progress lines.")] = False,
-    from_option: FromOptions = None,
-    to_option: ToOptions = None,
+    from_option: FromOption = None,
+    to_option: ToOption = None,
     invalid_text: Annotated[
         str, typer.Option(help="Text that is not valid in the database's encoding: error, replace, or bytes.")
     ] = "error",
@@ -63,13 +53,21 @@ def load(
 
     The destination table has the source table's name, in the database of the URL. Loaded again, its content is
     replaced. Nothing at the destination changes until a table is complete.
+
+    \b
+    walshadow load --source postgresql://walshadow@db/shop --table app.orders --from base_backup \\
+        --to clickhouse://default@ch:8123/shop
+    walshadow load --table app.orders --table app.items --into '{schema}_{table}' --dry-run
+    walshadow load --table app.orders --from-option max_rate=32MB --to-option out_of_range=null
+
+    \b
+    Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
     """
     from walshadow_core.api import UsageError
     from walshadow_core.backfill.load import LoadOptions
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.plugins import Plugins
 
-    dsn, url = required(source, "--source", "WALSHADOW_SOURCE"), required(to, "--to", "WALSHADOW_TO")
     if not tables:
         raise UsageError("no --table given", "name at least one, e.g. --table app.orders")
     if invalid_text not in ("error", "replace", "bytes"):
@@ -77,22 +75,22 @@ def load(
     options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
     console = stderr_console()
     plugins = Plugins.load()
-    backup_source = plugins.source(mode, {"dsn": dsn, **key_values(from_option, "--from-option")})
-    destination = plugins.destination(url, key_values(to_option, "--to-option"))
+    backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
+    destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
-        catalog, planned, refused = _plan(dsn, tables, into or [], destination, options, replace)
+        catalog, planned, refused = _plan(source, tables, into or [], destination, options, replace)
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
         for name, reason in refused:
-            _say(console, f"left out: {name}: {reason}")
+            say(console, f"left out: {name}: {reason}")
         backup_source.preflight()
         stats = _stats(planned, refused)
         if dry_run:
-            _print_dry_run(catalog, planned, json_output)
+            _print_dry_run(catalog, planned, as_json)
             raise typer.Exit(3 if refused else 0)
         _warn(console, planned)
         _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
-        _report(console, stats, destination.display_url, json_output)
+        _report(console, stats, destination.display_url, as_json)
     finally:
         destination.close()
     raise typer.Exit(stats.exit_code())
@@ -140,7 +138,7 @@ def _stats(planned: list[Planned], refused: list[tuple[str, str]]) -> LoadStats:
 def _warn(console: Console, planned: list[Planned]) -> None:
     for item in planned:
         for warning in item.plan.warnings:
-            _say(console, f"warning: {warning}")
+            say(console, f"warning: {warning}")
 
 
 def _run(
@@ -175,33 +173,29 @@ def _run(
         )
 
 
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-def _report(console: Console, stats: LoadStats, url: str, json_output: bool) -> None:
+def _report(console: Console, stats: LoadStats, url: str, as_json: bool) -> None:
     for table in stats.tables:
         for warning in table.warnings:
-            _say(console, f"warning: {warning}")
+            say(console, f"warning: {warning}")
         for column, count in table.adjusted.items():
-            _say(
+            say(
                 console,
                 f"warning: {table.name}.{column}: {count:,} values out of the destination's range were adjusted",
             )
         if table.failed:
-            _say(console, f"failed: {table.name}: {table.error}")
+            say(console, f"failed: {table.name}: {table.error}")
         else:
-            _say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows")
+            say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows")
     if stats.start and stats.end:
-        _say(console, f"as of {stats.start.b_redo} to {stats.end.b_end}, in {stats.seconds:.1f} s, into {url}")
-    if json_output:
+        say(console, f"as of {stats.start.b_redo} to {stats.end.b_end}, in {stats.seconds:.1f} s, into {url}")
+    if as_json:
         typer.echo(json.dumps(stats.summary()))
 
 
-def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], json_output: bool) -> None:
+def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], as_json: bool) -> None:
     wanted = sum(p.relation.size_bytes for p in planned)
     cluster = catalog.cluster.cluster_bytes
-    if json_output:
+    if as_json:
         typer.echo(json.dumps({
             "tables": [_dry_table(p) for p in planned], "bytes_wanted": wanted, "bytes_to_read": cluster,
         }))  # fmt: skip
@@ -228,7 +222,7 @@ def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], json_output
         console.print(grid)
         console.print(item.plan.create_sql, markup=False, highlight=False, soft_wrap=True)
         for warning in item.plan.warnings:
-            _say(console, f"warning: {warning}")
+            say(console, f"warning: {warning}")
         console.print()
     whole = f"about {human_bytes(cluster)}" if cluster is not None else "the whole cluster (its size can't be told)"
     console.print(f"wanted: {human_bytes(wanted)} of tables; to be read: {whole}", markup=False, highlight=False)
