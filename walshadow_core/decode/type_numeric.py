@@ -13,25 +13,48 @@ on the first: leading zero digits are skipped.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, Final
+
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from walshadow_core.api import Bytes
+from walshadow_core.api import Attribute, Bytes
+from walshadow_core.decode import type_oids
+from walshadow_core.decode.columns import (
+    DONE,
+    NO_ROOM,
+    SLACK,
+    BadValue,
+    Codec,
+    CodecMaker,
+    DecodeOptions,
+    FixedColumn,
+    VarColumn,
+)
+from walshadow_core.decode.deform import KIND_VALUE
+from walshadow_core.pgformat.heap import load16
 from walshadow_core.pgformat.jit import kernel
 
-SIGN_MASK = 0xC000
-NEGATIVE = 0x4000
-SHORT = 0x8000
-SPECIAL = 0xC000
-NAN = 0xC000
-POSITIVE_INFINITY = 0xD000
-NEGATIVE_INFINITY = 0xF000
-SHORT_SIGN = 0x2000
-SHORT_DSCALE_SHIFT = 7
-SHORT_DSCALE_MASK = 0x3F
-SHORT_WEIGHT_MASK = 0x3F
-SHORT_WEIGHT_SIGN = 0x40
-LONG_DSCALE_MASK = 0x3FFF
+SIGN_MASK: Final = 0xC000
+NEGATIVE: Final = 0x4000
+SHORT: Final = 0x8000
+SPECIAL: Final = 0xC000
+NAN: Final = 0xC000
+POSITIVE_INFINITY: Final = 0xD000
+NEGATIVE_INFINITY: Final = 0xF000
+SHORT_SIGN: Final = 0x2000
+SHORT_DSCALE_SHIFT: Final = 7
+SHORT_DSCALE_MASK: Final = 0x3F
+SHORT_WEIGHT_MASK: Final = 0x3F
+SHORT_WEIGHT_SIGN: Final = 0x40
+LONG_DSCALE_MASK: Final = 0x3FFF
+
+VARHDRSZ: Final = 4
+DIGITS_128: Final = 38
+DIGITS_256: Final = 76
+"""The most decimal digits that decimal128 and decimal256 hold."""
 
 OK, BAD_LENGTH, BAD_DIGIT, BAD_HEADER, TOO_WIDE, TOO_FINE, INFINITE = range(7)
 """What a kernel says of the value that it stopped at; see PROBLEMS."""
@@ -45,12 +68,13 @@ PROBLEMS = {
     INFINITE: "it is infinite, which a column with precision can't hold",
 }
 
-_VALUE = 1  # deform.KIND_VALUE
 _BASE = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
-_POWERS = np.array([10**k for k in range(5)], np.int64)
-_NAN_TEXT = np.frombuffer(bytearray(b"NaN"), np.uint8)
-_INFINITY_TEXT = np.frombuffer(bytearray(b"-Infinity"), np.uint8)
+_POWERS = np.array([10**k for k in range(19)], np.int64)
+_LEAST = np.int64(-(2**63))
+_MINUS, _POINT, _ZERO = b"-.0"
+_NAN_TEXT = np.frombuffer(b"NaN", np.uint8)
+_INFINITY_TEXT = np.frombuffer(b"-Infinity", np.uint8)
 
 
 @kernel
@@ -62,10 +86,10 @@ def _parse(buf: Bytes, start: int, length: int) -> tuple[int, int, int, int, int
     """
     if length < 2:
         return BAD_LENGTH, 0, 0, 0, 0, 0, 0
-    header = np.int64(buf[start]) | (np.int64(buf[start + 1]) << 8)
+    header = load16(buf, start)
     top = header & SIGN_MASK
     if top == SHORT:
-        negative = np.int64((header & SHORT_SIGN) != 0)
+        negative = int((header & SHORT_SIGN) != 0)
         dscale = (header >> SHORT_DSCALE_SHIFT) & SHORT_DSCALE_MASK
         weight = (header & SHORT_WEIGHT_MASK) - (header & SHORT_WEIGHT_SIGN)
         digits_at = start + 2
@@ -78,9 +102,9 @@ def _parse(buf: Bytes, start: int, length: int) -> tuple[int, int, int, int, int
     else:
         if length < 4:
             return BAD_LENGTH, 0, 0, 0, 0, 0, 0
-        negative = np.int64(top == NEGATIVE)
+        negative = int(top == NEGATIVE)
         dscale = header & LONG_DSCALE_MASK
-        weight = np.int64(buf[start + 2]) | (np.int64(buf[start + 3]) << 8)
+        weight = load16(buf, start + 2)
         weight -= (weight & 0x8000) << 1
         digits_at = start + 4
     tail = start + length - digits_at
@@ -92,11 +116,6 @@ def _parse(buf: Bytes, start: int, length: int) -> tuple[int, int, int, int, int
         digits -= 1
         weight -= 1
     return OK, 0, negative, weight, dscale, digits_at, digits
-
-
-@kernel
-def _digit(buf: Bytes, at: int) -> int:
-    return np.int64(buf[at]) | (np.int64(buf[at + 1]) << 8)
 
 
 @kernel
@@ -144,16 +163,16 @@ def numeric_to_decimal(
     no value become 0, NaN becomes the least integer. ``precision`` is the number of decimal digits that the
     unscaled integer may have (at most 38 or 76). Returns (OK, n) or (problem, row).
     """
-    size = len(buf)
-    n = len(offset)
+    size = buf.size
+    n = offset.size
     for i in range(n):
         out = (first + i) * width
         for j in range(width):
             longs[out + j] = 0
-        if kind[i] != _VALUE:
+        if kind[i] != KIND_VALUE:
             continue
-        start = np.int64(offset[i])
-        many = np.int64(length[i])
+        start = int(offset[i])
+        many = int(length[i])
         if start < 0 or many < 0 or start + many > size:
             return BAD_LENGTH, i
         problem, special, negative, weight, _, at, digits = _parse(buf, start, many)
@@ -162,13 +181,13 @@ def numeric_to_decimal(
         if special != 0:
             if special != NAN:
                 return INFINITE, i
-            longs[out + width - 1] = -(2**63)
+            longs[out + width - 1] = _LEAST
             continue
         if digits == 0:
             continue
         # The power of ten of the first digit's unit, counted in units of the last place of the output.
         exponent = 4 * weight + scale
-        top = _digit(buf, at)
+        top = load16(buf, at)
         if top > 9999:
             return BAD_DIGIT, i
         decimals = exponent + _decimals(top)
@@ -179,19 +198,17 @@ def numeric_to_decimal(
             return TOO_FINE, i
         whole = min(whole, digits)
         if decimals <= 18:
-            value = np.int64(0)
+            value = 0
             for k in range(whole):
-                digit = _digit(buf, at + 2 * k)
+                digit = load16(buf, at + 2 * k)
                 if digit > 9999:
                     return BAD_DIGIT, i
                 value = value * 10000 + digit
             if whole == digits:
-                # 1 to 10**17, as the last digit's unit is below the value.
-                for _zero in range(exponent - 4 * (whole - 1)):
-                    value *= 10
+                value *= _POWERS[exponent - 4 * (whole - 1)]
             else:
                 kept = (exponent - 4 * whole) + 4
-                digit = _digit(buf, at + 2 * whole)
+                digit = load16(buf, at + 2 * whole)
                 if digit > 9999:
                     return BAD_DIGIT, i
                 cut = _POWERS[4 - kept]
@@ -208,7 +225,7 @@ def numeric_to_decimal(
             low = 2 * out
             used = 0
             for k in range(whole):
-                digit = _digit(buf, at + 2 * k)
+                digit = load16(buf, at + 2 * k)
                 if digit > 9999:
                     return BAD_DIGIT, i
                 used = _multiply_add(words, low, used, 10000, digit)
@@ -220,7 +237,7 @@ def numeric_to_decimal(
                     missing -= step
             else:
                 kept = (exponent - 4 * whole) + 4
-                digit = _digit(buf, at + 2 * whole)
+                digit = load16(buf, at + 2 * whole)
                 if digit > 9999:
                     return BAD_DIGIT, i
                 cut = _POWERS[4 - kept]
@@ -235,6 +252,161 @@ def numeric_to_decimal(
                     words[j] = np.uint32(flipped & _BASE)
                     carry = flipped >> _SHIFT
         for k in range(whole + 1, digits):
-            if _digit(buf, at + 2 * k) != 0:
+            if load16(buf, at + 2 * k) != 0:
                 return TOO_FINE, i
     return OK, n
+
+
+@kernel
+def _put_group(digit: int, many: int, out: Bytes, to: int) -> None:
+    """The last ``many`` decimals of a base-10000 digit, as ASCII."""
+    for j in range(many - 1, -1, -1):
+        rest = digit // 10
+        out[to + j] = np.uint8(48 + digit - 10 * rest)
+        digit = rest
+
+
+@kernel
+def numeric_to_text(
+    buf: Bytes,
+    offset: NDArray[np.int32],
+    length: NDArray[np.int32],
+    kind: NDArray[np.uint8],
+    first: int,
+    offsets: NDArray[np.int32],
+    data: Bytes,
+    row: int,
+    used: int,
+) -> tuple[int, int, int]:
+    """Numerics as numeric_out prints them: columns.VarFill, but for the status.
+
+    The status is DONE, NO_ROOM, or -problem of a bad value (a key of PROBLEMS, negated).
+    """
+    size = buf.size
+    n = offset.size
+    to = used
+    for i in range(first, n):
+        if kind[i] != KIND_VALUE:
+            offsets[row + i + 1] = to
+            continue
+        start = int(offset[i])
+        many = int(length[i])
+        if start < 0 or many < 0 or start + many > size:
+            return -BAD_LENGTH, i, to
+        problem, special, negative, weight, dscale, at, digits = _parse(buf, start, many)
+        if problem != OK:
+            return -problem, i, to
+        whole = weight + 1 if digits > 0 and weight >= 0 else 0
+        if to + 16 + 4 * whole + dscale > data.size - SLACK:
+            return NO_ROOM, i, to
+        if special != 0:
+            text = _NAN_TEXT if special == NAN else _INFINITY_TEXT
+            for j in range(1 if special == POSITIVE_INFINITY else 0, text.size):
+                data[to] = text[j]
+                to += 1
+            offsets[row + i + 1] = to
+            continue
+        if negative:
+            data[to] = _MINUS
+            to += 1
+        if whole == 0:
+            data[to] = _ZERO
+            to += 1
+        for k in range(whole):
+            digit = load16(buf, at + 2 * k) if k < digits else 0
+            if digit > 9999:
+                return -BAD_DIGIT, i, to
+            decimals = 4 if k > 0 else _decimals(digit)
+            _put_group(digit, decimals, data, to)
+            to += decimals
+        if dscale > 0:
+            data[to] = _POINT
+            to += 1
+            k = weight + 1
+            for done in range(0, dscale, 4):
+                digit = load16(buf, at + 2 * k) if 0 <= k < digits else 0
+                if digit > 9999:
+                    return -BAD_DIGIT, i, to
+                # Decimals past dscale go into the slack, and the next value over them.
+                _put_group(digit, 4, data, to + done)
+                k += 1
+            to += dscale
+        offsets[row + i + 1] = to
+    return DONE, n, to
+
+
+def precision_and_scale(typmod: int) -> tuple[int, int] | None:
+    """numeric(p,s) of a type modifier (numeric_typmod_precision and _scale of ``utils/numeric.h``); None if it
+    has none. The scale is -1000..1000 and may be larger than the precision."""
+    if typmod < VARHDRSZ:
+        return None
+    bits = typmod - VARHDRSZ
+    return (bits >> 16) & 0xFFFF, ((bits & 0x7FF) ^ 1024) - 1024
+
+
+def decimal_shape(typmod: int) -> tuple[int, int] | None:
+    """(P, S) of the Arrow decimal that holds every value of the type; None where text must: no precision, or
+    more than 76 digits.
+
+    A negative scale rounds before the point: numeric(3,-2) holds up to 99900, five digits. A scale larger than
+    the precision has leading zeros behind the point: numeric(2,4) holds up to 0.0099, four digits.
+    """
+    declared = precision_and_scale(typmod)
+    if declared is None:
+        return None
+    precision, scale = declared
+    shape = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
+    return shape if shape[0] <= DIGITS_256 else None
+
+
+def _decimal_codec(arrow: pa.DataType, precision: int, scale: int, type_name: str) -> Codec:
+    width = 2 if pa.types.is_decimal128(arrow) else 4
+
+    def fill(
+        buf: Bytes,
+        offset: NDArray[np.int32],
+        length: NDArray[np.int32],
+        kind: NDArray[np.uint8],
+        values: NDArray[Any],
+        row: int,
+    ) -> int:
+        problem, at = numeric_to_decimal(
+            buf, offset, length, kind, precision, scale, width, values, values.view(np.uint32), row
+        )
+        if problem != OK:
+            raise BadValue(at, f"not a value of {type_name}: {PROBLEMS[problem]}")
+        return -1
+
+    return Codec(arrow, lambda: FixedColumn(arrow, np.int64, fill, width=width))
+
+
+def _text_fill(
+    buf: Bytes,
+    offset: NDArray[np.int32],
+    length: NDArray[np.int32],
+    kind: NDArray[np.uint8],
+    first: int,
+    offsets: NDArray[np.int32],
+    data: Bytes,
+    row: int,
+    used: int,
+) -> tuple[int, int, int]:
+    status, at, used = numeric_to_text(buf, offset, length, kind, first, offsets, data, row, used)
+    if status < 0:
+        raise BadValue(at, f"not a value of numeric: {PROBLEMS[-status]}")
+    return status, at, used
+
+
+def numeric_codec(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+    """decimal128, decimal256 (raw values; NaN as api.DECIMAL_NAN_*) or string, by the column's typmod."""
+    shape = decimal_shape(attribute.typmod)
+    declared = precision_and_scale(attribute.typmod)
+    if shape is None or declared is None:
+        return Codec(pa.string(), lambda: VarColumn(pa.string(), _text_fill))
+    precision, scale = shape
+    arrow = pa.decimal128(precision, scale) if precision <= DIGITS_128 else pa.decimal256(precision, scale)
+    # Of numeric(2,4) the unscaled value has 2 digits at most, though its decimal has 4.
+    return _decimal_codec(arrow, declared[0] if scale else precision, scale, attribute.type_name)
+
+
+CODECS: Mapping[int, CodecMaker] = {type_oids.NUMERIC: numeric_codec}
