@@ -1,0 +1,74 @@
+"""Errors of the server and of libpq, to SourceErrors of one line with a remedy."""
+
+from __future__ import annotations
+
+import psycopg
+from psycopg import pq
+
+from walshadow_core.api import SourceError
+
+AGAIN = "run it again"
+
+_REMEDIES = {
+    "0A000": "is it a Postgres of version 15 or later, and not a proxy before it?",
+    "42601": "is it a Postgres of version 15 or later, and not a proxy before it?",
+    "53100": "the server's disk is full: make room there",
+    "53300": "raise max_wal_senders at the source and restart it, or end a replication connection",
+    "55000": AGAIN,
+    "57014": "someone cancelled it at the source: " + AGAIN,
+    "57P01": "someone ended the connection, or the source is stopping: " + AGAIN,
+    "57P02": "a process of the source crashed: see its log, and " + AGAIN,
+    "57P03": "the source is starting or stopping: wait, and " + AGAIN,
+    "58030": "the server can't read one of its own files: see its log",
+    "58P01": "the server misses one of its own files: see its log",
+}
+"""What to do, by SQLSTATE (``utils/errcodes.txt``)."""
+
+_CONNECTION_LOST = "see the source's log and the network between, and " + AGAIN
+
+
+def one_line(text: str) -> str:
+    """``text`` with every stretch of white space as one space."""
+    return " ".join(text.split())
+
+
+def remedy_for(sqlstate: str, hint: str | None = None) -> str | None:
+    """The remedy for an error of the server. Its own hint, if it gave one, goes before ours."""
+    if hint:
+        return one_line(hint).removesuffix(".")
+    if sqlstate.startswith("08"):
+        return _CONNECTION_LOST
+    return _REMEDIES.get(sqlstate)
+
+
+def server_error(result: pq.abc.PGresult, doing: str) -> SourceError:
+    """An error that the server sent as a result. ``doing`` begins the message: ``the backup of db:5432``."""
+
+    def field(which: pq.DiagnosticField) -> str:
+        return (result.error_field(which) or b"").decode("utf-8", "replace")
+
+    sqlstate = field(pq.DiagnosticField.SQLSTATE)
+    primary = field(pq.DiagnosticField.MESSAGE_PRIMARY)
+    if not sqlstate:
+        # made by libpq itself: the connection is gone, often with the server's last words in the text
+        return SourceError(f"{doing} broke off: {libpq_text(result.error_message)}", _CONNECTION_LOST)
+    hint = field(pq.DiagnosticField.MESSAGE_HINT)
+    return SourceError(f"{doing} failed: {one_line(primary)} (SQLSTATE {sqlstate})", remedy_for(sqlstate, hint))
+
+
+def connection_lost(error: psycopg.Error, doing: str) -> SourceError:
+    """The connection broke in the middle."""
+    return SourceError(f"{doing} broke off: {one_line(str(error))}", _CONNECTION_LOST)
+
+
+def libpq_text(message: bytes) -> str:
+    """libpq's message in one line, without its guesses (the lines that begin with a tab)."""
+    lines = message.decode("utf-8", "replace").splitlines()
+    return one_line(" ".join(line for line in lines if not line.startswith("\t"))) or "the connection is gone"
+
+
+def connect_text(error: psycopg.Error) -> str:
+    """Why a connection could not be made, in one line: libpq's words for the last address and way it tried."""
+    lines = [line for line in str(error).splitlines() if line and not line.startswith(("\t", "- ", "Multiple"))]
+    last = one_line(lines[-1]) if lines else type(error).__name__
+    return last.removeprefix("connection failed: ").removeprefix("connection is bad: ")
