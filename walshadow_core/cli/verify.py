@@ -1,0 +1,74 @@
+"""``walshadow verify``: is every row there, with the values that the source has?"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from walshadow_core.cli.console import say, stderr_console
+from walshadow_core.cli.options import Json, Source, To, ToOption, parse_options
+
+_DIFFERENT = 4
+
+
+def verify(
+    source: Source,
+    to: To,
+    table: Annotated[str, typer.Option("--table", "-t", help="The source table, as SQL names it.")],
+    into: Annotated[
+        str | None, typer.Option(help="The destination's name for it, where that is not the table's own.")
+    ] = None,
+    to_option: ToOption = None,
+    as_json: Json = False,
+) -> None:
+    """Compare a table with its copy: counts, and a checksum per row over every column.
+
+    The destination is read as a reader sees it: the last version of each row, deleted ones left out. Values that
+    the destination can't hold, and that the load changed by its out_of_range setting, are counted apart: give the
+    same --to-option as for the load.
+
+    \b
+    walshadow verify --source postgresql://db/shop --table app.orders --to clickhouse://default@ch:8123/shop
+
+    \b
+    Exit codes: 0 equal, 1 failed, 2 wrong usage, 4 differences found (the first 20 keys are printed).
+    """
+    from walshadow_core.api import ComparableDestination, DestinationError, TableRefused
+    from walshadow_core.backfill.naming import destination_names
+    from walshadow_core.catalog.sql import read_catalog
+    from walshadow_core.plugins import Plugins
+    from walshadow_core.verify.verify import verify_table
+
+    console = stderr_console()
+    destination = Plugins.load().destination(to, parse_options(to_option, "--to-option"))
+    try:
+        if not isinstance(destination, ComparableDestination):
+            raise DestinationError(f"{destination.display_url}: this kind of destination can't be compared")
+        catalog = read_catalog(source, [table])
+        for name, reason in catalog.refused:
+            raise TableRefused(reason if name in reason else f"{name}: {reason}")
+        relation = catalog.relations[0]
+        name = destination_names([relation], [f"{relation.qualified_name}={into}"] if into else [])[relation.oid]
+        result = verify_table(source, relation, destination, name)
+    finally:
+        destination.close()
+    if as_json:
+        typer.echo(json.dumps(result.summary()))
+    found = result.differences
+    for column, count in result.adjusted.items():
+        say(console, f"{relation.qualified_name}.{column}: {count:,} values out of the destination's range, adjusted")
+    if result.equal:
+        say(console, f"equal: {relation.qualified_name} and {name}: {result.source_rows:,} rows")
+        return
+    say(
+        console,
+        f"different: {relation.qualified_name} has {result.source_rows:,} rows, {name} {result.destination_rows:,}: "
+        f"{found.missing:,} missing, {found.extra:,} extra, {found.changed:,} changed",
+    )
+    for kind, key in found.keys:
+        say(console, f"  {kind}: {key}")
+    if found.total > len(found.keys):
+        say(console, f"  and {found.total - len(found.keys):,} more")
+    raise typer.Exit(_DIFFERENT)
