@@ -80,75 +80,84 @@ _STATE_NAMES = {
 }
 
 
+def _hint_paths() -> NDArray[np.uint8]:
+    """The path code of each infomask, uint8[4096] by its upper twelve bits (the lower four are not about
+    visibility); XMIN_STATUS and XMAX_STATUS stand for "no hint: the xid tells"."""
+    mask = np.arange(0, 0x10000, 16)
+    how_in = np.select(
+        [
+            mask & HEAP_XMIN_FROZEN == HEAP_XMIN_FROZEN,
+            mask & HEAP_XMIN_COMMITTED != 0,
+            mask & HEAP_XMIN_INVALID != 0,
+            mask & HEAP_MOVED != 0,
+        ],
+        [XMIN_HINT_FROZEN, XMIN_HINT_COMMITTED, XMIN_HINT_INVALID, XMIN_MOVED],
+        XMIN_STATUS,
+    )
+    kind = mask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK)
+    how_out = np.select(
+        [
+            mask & HEAP_XMAX_INVALID != 0,
+            (mask & HEAP_XMAX_LOCK_ONLY != 0) & (kind == HEAP_XMAX_IS_MULTI),
+            mask & HEAP_XMAX_LOCK_ONLY != 0,
+            kind == HEAP_XMAX_EXCL_LOCK,
+            mask & HEAP_XMAX_IS_MULTI != 0,
+            mask & HEAP_XMAX_COMMITTED != 0,
+        ],
+        [XMAX_HINT_INVALID, XMAX_LOCK_UPGRADED, XMAX_LOCK_ONLY, XMAX_LOCK_OLD, XMAX_MULTI, XMAX_HINT_COMMITTED],
+        XMAX_STATUS,
+    )
+    paths: NDArray[np.uint8] = (how_in | how_out << 4).astype(np.uint8)
+    return paths
+
+
+_NEVER_INSERTED = (XMIN_HINT_INVALID, XMIN_ZERO)
+_XMIN_OPEN = (XMIN_MOVED, XMIN_STATUS)
+_DELETED = (XMAX_HINT_COMMITTED, XMAX_PERMANENT)
+_XMAX_OPEN = (XMAX_MULTI, XMAX_STATUS)
+
+
+def _verdicts() -> NDArray[np.uint8]:
+    """GATED, EMIT or DEFER per path code, uint8[256]. A tuple whose deleter committed is gone whether or not it
+    ever was a row, so that its xmin need not be asked."""
+    code = np.arange(256)
+    how_in, how_out = code & 15, code >> 4
+    gone = np.isin(how_in, _NEVER_INSERTED) | np.isin(how_out, _DELETED)
+    open_ = np.isin(how_in, _XMIN_OPEN) | np.isin(how_out, _XMAX_OPEN)
+    verdicts: NDArray[np.uint8] = np.select([gone, open_], [GATED, DEFER], EMIT).astype(np.uint8)
+    return verdicts
+
+
+_HINT_PATHS = _hint_paths()
+_VERDICTS = _verdicts()
+
+
 @kernel
 def gate_hints(
     xmin: NDArray[np.uint32],
     xmax: NDArray[np.uint32],
     infomask: NDArray[np.uint16],
+    hint_paths: NDArray[np.uint8],
+    verdicts: NDArray[np.uint8],
     decision: NDArray[np.uint8],
     path: NDArray[np.uint8],
     counts: NDArray[np.int64],
 ) -> None:
     """Decide n tuples by their headers alone.
 
-    Writes ``decision`` uint8[n] (GATED, EMIT, DEFER), ``path`` uint8[n] (``XMIN_* | XMAX_* << 4``), and adds to
-    ``counts`` int64[256] the tuples that were decided, by path.
+    ``hint_paths`` uint8[4096] gives the path code of an infomask, ``verdicts`` uint8[256] the decision of a path
+    code. Writes ``decision`` uint8[n] (GATED, EMIT, DEFER), ``path`` uint8[n] (``XMIN_* | XMAX_* << 4``), and
+    adds to ``counts`` int64[256] how many tuples came by each path.
     """
     for i in range(len(xmin)):
-        mask = np.int64(infomask[i])
-
-        # 1 committed, 0 never, -1 only the status knows
-        inserted = -1
-        if mask & HEAP_XMIN_FROZEN == HEAP_XMIN_FROZEN:
-            how_in, inserted = XMIN_HINT_FROZEN, 1
-        elif mask & HEAP_XMIN_COMMITTED:
-            how_in, inserted = XMIN_HINT_COMMITTED, 1
-        elif mask & HEAP_XMIN_INVALID:
-            how_in, inserted = XMIN_HINT_INVALID, 0
-        elif mask & HEAP_MOVED:
-            how_in = XMIN_MOVED
-        elif xmin[i] == 0:
-            how_in, inserted = XMIN_ZERO, 0
-        elif xmin[i] < FIRST_NORMAL_XID:
-            how_in, inserted = XMIN_PERMANENT, 1
-        else:
-            how_in = XMIN_STATUS
-
-        deleted = -1
-        if inserted == 0:
-            how_out = XMAX_NOT_ASKED
-        elif mask & HEAP_XMAX_INVALID:
-            how_out, deleted = XMAX_HINT_INVALID, 0
-        elif mask & HEAP_XMAX_LOCK_ONLY:
-            how_out, deleted = XMAX_LOCK_ONLY, 0
-            if mask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK) == HEAP_XMAX_IS_MULTI:
-                how_out = XMAX_LOCK_UPGRADED
-        elif mask & (HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK) == HEAP_XMAX_EXCL_LOCK:
-            how_out, deleted = XMAX_LOCK_OLD, 0
-        elif mask & HEAP_XMAX_IS_MULTI:
-            how_out = XMAX_MULTI
-        elif mask & HEAP_XMAX_COMMITTED:
-            how_out, deleted = XMAX_HINT_COMMITTED, 1
-        elif xmax[i] == 0:
-            how_out, deleted = XMAX_ZERO, 0
-        elif xmax[i] < FIRST_NORMAL_XID:
-            how_out, deleted = XMAX_PERMANENT, 1
-        else:
-            how_out = XMAX_STATUS
-
-        if deleted == 1 and inserted == -1:
-            # gone whether or not it ever was a row: no need to wait for the status
-            how_in, inserted = XMIN_NOT_ASKED, 1
-        if inserted == 0 or deleted == 1:
-            decision[i] = GATED
-        elif inserted == 1 and deleted == 0:
-            decision[i] = EMIT
-        else:
-            decision[i] = DEFER
-        code = how_in | how_out << 4
+        code = np.int64(hint_paths[infomask[i] >> 4])
+        if xmin[i] < FIRST_NORMAL_XID and code & 15 == XMIN_STATUS:
+            code = code & 0xF0 | (XMIN_ZERO if xmin[i] == 0 else XMIN_PERMANENT)
+        if xmax[i] < FIRST_NORMAL_XID and code >> 4 == XMAX_STATUS:
+            code = code & 15 | (XMAX_ZERO if xmax[i] == 0 else XMAX_PERMANENT) << 4
         path[i] = code
-        if decision[i] != DEFER:
-            counts[code] += 1
+        decision[i] = verdicts[code]
+        counts[code] += 1
 
 
 class Gate:
@@ -170,9 +179,8 @@ class Gate:
         with self._lock:
             counts = self._resolved.copy()
             for code in np.flatnonzero(self._codes).tolist():
-                number = int(self._codes[code])
-                counts[_XMIN_NAMES[code & 15]] += number
-                counts[_XMAX_NAMES[code >> 4]] += number
+                for name in _path_names(code):
+                    counts[name] += int(self._codes[code])
         return counts
 
     def decide(self, headers: TupleHeaders) -> NDArray[np.uint8]:
@@ -187,7 +195,8 @@ class Gate:
         decision = np.empty(len(xmin), np.uint8)
         path = np.empty(len(xmin), np.uint8)
         codes = np.zeros(256, np.int64)
-        gate_hints(xmin, xmax, infomask, decision, path, codes)
+        gate_hints(xmin, xmax, infomask, _HINT_PATHS, _VERDICTS, decision, path, codes)
+        codes[_VERDICTS == DEFER] = 0
 
         resolved: Counter[str] = Counter()
         open_ = np.flatnonzero(decision == DEFER)
@@ -254,6 +263,16 @@ class Gate:
         if np.any(normal):
             states[normal] = self._status.state(heads[normal])
         return np.repeat(states, np.diff(starts, append=len(xids)))
+
+
+def _path_names(code: int) -> tuple[str, str]:
+    """How a tuple that the hints decided was decided: what did not matter was not asked."""
+    how_in, how_out = code & 15, code >> 4
+    if how_in in _NEVER_INSERTED:
+        how_out = XMAX_NOT_ASKED
+    elif how_in in _XMIN_OPEN:
+        how_in = XMIN_NOT_ASKED
+    return _XMIN_NAMES[how_in], _XMAX_NAMES[how_out]
 
 
 def _histogram(codes: NDArray[np.uint8]) -> list[tuple[int, int]]:
