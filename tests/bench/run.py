@@ -1,0 +1,250 @@
+"""The benchmark: ``make bench`` and ``make bench-check``.
+
+For each table a cluster of its own, caches warm; contenders in turn, each load in a process of its own, the median of
+several. Ratios are between medians of one run. Writes ``docs/benchmarks.md``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from contender import LOADS, READS
+from rich.console import Console
+from rich.table import Table
+from tables import BenchTable, bench_tables
+
+from walshadow_core.testing.postgres import PostgresServer, available_majors
+
+HERE = Path(__file__).parent
+BAR_LOAD, BAR_DECODE, BAR_MEMORY = 2.0, 4.0, 500 << 20
+
+console = Console()
+
+
+@dataclass
+class Measured:
+    """All runs of one table: seconds per contender, peak bytes, and the stages of the last walshadow run."""
+
+    table: BenchTable
+    heap_bytes: int = 0
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+    peak: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    stages: dict[str, float] = field(default_factory=dict)
+
+    def rate(self, name: str) -> float:
+        """Median rows per second."""
+        return self.table.rows / statistics.median(self.seconds[name])
+
+    @property
+    def best_peer(self) -> str:
+        """The fastest of the others."""
+        return max((n for n in LOADS if n != "walshadow"), key=self.rate)
+
+    @property
+    def load_ratio(self) -> float:
+        """walshadow's rows/s over the best peer's."""
+        return self.rate("walshadow") / self.rate(self.best_peer)
+
+    @property
+    def decode_ratio(self) -> float:
+        """decode alone over ADBC's read."""
+        return self.rate("decode alone") / self.rate("adbc alone")
+
+
+def contend(name: str, table: BenchTable, server: PostgresServer, to: str | None = None) -> dict[str, Any]:
+    """One run of one contender in a process of its own."""
+    command = [sys.executable, str(HERE / "contender.py"), name, "--dsn", server.dsn(), "--key", table.key]
+    done = subprocess.run(
+        [*command, *(["--to", to] if to else [])], capture_output=True, text=True, check=False, timeout=600
+    )
+    if done.returncode:
+        raise SystemExit(f"{name} failed on {table.name}: {done.stderr[-2000:]}")
+    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    if result["rows"] != table.rows:
+        raise SystemExit(f"{name} loaded {result['rows']} of {table.rows} rows of {table.name}")
+    return result
+
+
+def measure(table: BenchTable, runs: int) -> Measured:
+    """Make the table, run everybody in turn."""
+    out = Measured(table)
+    settings = {"shared_buffers": "'1GB'", "max_wal_size": "'8GB'", "autovacuum": "off"}
+    with PostgresServer(available_majors()[-1], settings=settings) as server:
+        console.print(f"[bold]{table.name}[/]: making {table.rows:,} rows")
+        server.execute(table.sql)
+        server.execute("vacuum (freeze off, analyze) bench")
+        server.execute("checkpoint")
+        out.heap_bytes = server.execute("select pg_relation_size('bench')")[0][0]
+        server.execute("select count(*) from bench")
+        for run in range(runs + 1):
+            for name in (*LOADS, *READS):
+                result = contend(name, table, server)
+                if run == 0:
+                    continue
+                out.seconds[name].append(result["seconds"])
+                out.peak[name] = max(out.peak[name], result.get("peak_bytes", 0))
+                out.stages = result.get("stages", out.stages)
+                console.print(f"  {run}: {name}: {table.rows / result['seconds']:,.0f} rows/s")
+        with EngineProcess() as engine:
+            out.peak["walshadow, engine elsewhere"] = contend("walshadow", table, server, engine.url)["peak_bytes"]
+    return out
+
+
+class EngineProcess:
+    """``walshadow engine serve`` in a process of its own."""
+
+    def __enter__(self) -> EngineProcess:
+        import socket
+        import tempfile
+        import time
+        import urllib.request
+
+        self._folder = tempfile.TemporaryDirectory(prefix="walshadow-bench-engine-")
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            port = s.getsockname()[1]
+        self.url = f"http://127.0.0.1:{port}"
+        program = Path(sys.executable).parent / "walshadow"
+        self._process = subprocess.Popen(
+            [program, "engine", "serve", f"{self._folder.name}/engine", "--port", str(port)],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        for _ in range(200):
+            try:
+                urllib.request.urlopen(f"{self.url}/ping", timeout=1)
+                return self
+            except OSError:
+                time.sleep(0.1)
+        raise SystemExit("the engine did not start")
+
+    def __exit__(self, *exc: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def report(results: list[Measured], runs: int) -> str:
+    """docs/benchmarks.md."""
+    cpus = os.cpu_count()
+    lines = [
+        "# Benchmarks",
+        "",
+        "Written by `make bench`, which makes the tables, runs every contender in turn and in a process of its own, and takes",
+        f"the median of {runs} runs after one that does not count. Ratios compare medians of one run on one machine; absolute",
+        f"figures are of that machine alone ({cpus} CPUs, {platform.machine()}, Python {platform.python_version()}).",
+        "",
+        "Every contender loads the same table of a Postgres cluster that holds little else into a ReplacingMergeTree of an",
+        "embedded ClickHouse (chDB), with `optimize_on_insert = 0`. The clock starts when everything is imported, and stops when",
+        "the rows can be read.",
+        "",
+        "## Whole loads, rows/s",
+        "",
+        "| table | rows | heap | walshadow | ADBC + Arrow insert | ConnectorX + Arrow insert | postgresql() | ratio to the best |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for m in results:
+        rates = " | ".join(f"{m.rate(n):,.0f}" for n in LOADS)
+        lines.append(
+            f"| {m.table.name} | {m.table.rows:,} | {m.heap_bytes >> 20} MiB | {rates} | **{m.load_ratio:.2f}** |"
+        )
+    lines += [
+        "",
+        "## Decoding alone, rows/s",
+        "",
+        "| table | heap file to Arrow | ADBC's read | ratio |",
+        "|---|---:|---:|---:|",
+    ]
+    for m in results:
+        lines.append(
+            f"| {m.table.name} | {m.rate('decode alone'):,.0f} | {m.rate('adbc alone'):,.0f} | **{m.decode_ratio:.2f}** |"
+        )
+    lines += [
+        "",
+        "## Peak memory of the process, MiB",
+        "",
+        "The engine is in the process, but for the last column.",
+        "",
+    ]
+    names = (*LOADS, "walshadow, engine elsewhere")
+    lines += [f"| table | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
+    for m in results:
+        lines.append(f"| {m.table.name} | {' | '.join(str(m.peak[n] >> 20) for n in names)} |")
+    lines += [
+        "",
+        "## Where walshadow's time goes",
+        "",
+        "Seconds that each stage's thread was busy; stages overlap.",
+        "",
+    ]
+    for m in results:
+        stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in m.stages.items() if seconds >= 0.005)
+        lines.append(f"* {m.table.name}, {statistics.median(m.seconds['walshadow']):.2f} in all: {stages}")
+    return "\n".join(lines) + "\n"
+
+
+def show(results: list[Measured]) -> None:
+    """The same on the terminal, in short."""
+    table = Table(
+        "table", "walshadow rows/s", "best peer", "its rows/s", "ratio", "decode ratio", "peak MiB (engine elsewhere)"
+    )
+    for m in results:
+        table.add_row(
+            m.table.name,
+            f"{m.rate('walshadow'):,.0f}",
+            m.best_peer,
+            f"{m.rate(m.best_peer):,.0f}",
+            f"{m.load_ratio:.2f}",
+            f"{m.decode_ratio:.2f}",
+            str(m.peak["walshadow, engine elsewhere"] >> 20),
+        )
+    console.print(table)
+
+
+def below_the_bar(results: list[Measured]) -> list[str]:
+    """What is not reached, a line each."""
+    out = []
+    for m in results:
+        if m.load_ratio < BAR_LOAD:
+            out.append(f"{m.table.name}: load at {m.load_ratio:.2f} times the best peer, to reach {BAR_LOAD}")
+        if m.decode_ratio < BAR_DECODE:
+            out.append(f"{m.table.name}: decode at {m.decode_ratio:.2f} times ADBC's read, to reach {BAR_DECODE}")
+        peak = m.peak["walshadow, engine elsewhere"]
+        if peak > BAR_MEMORY:
+            out.append(f"{m.table.name}: peak memory {peak >> 20} MiB, to stay under {BAR_MEMORY >> 20}")
+    return out
+
+
+def main() -> None:
+    """Measure, show, write or check."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=2_000_000)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--tables", nargs="*", help="only these")
+    parser.add_argument("--check", action="store_true", help="exit 1 below the bar, write nothing")
+    parser.add_argument("--write", type=Path, default=HERE.parent.parent / "docs" / "benchmarks.md")
+    args = parser.parse_args()
+    chosen = [t for t in bench_tables(args.rows) if not args.tables or t.name in args.tables]
+    results = [measure(table, args.runs) for table in chosen]
+    show(results)
+    if args.check:
+        missed = below_the_bar(results)
+        for line in missed:
+            console.print(f"below the bar: {line}")
+        raise SystemExit(1 if missed else 0)
+    args.write.parent.mkdir(exist_ok=True)
+    args.write.write_text(report(results, args.runs))
+    console.print(f"written: {args.write}")
+
+
+if __name__ == "__main__":
+    main()
