@@ -8,10 +8,12 @@ pinned (``SOURCE_SETTINGS``), so that nobody's defaults matter.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from walshadow_core.api import Attribute, ColumnPlan, TableRefused
+from walshadow_core.api import ColumnPlan, TableRefused
+from walshadow_sink_clickhouse.quoting import identifier, literal
 
 SOURCE_SETTINGS: Mapping[str, str] = {
     "datestyle": "ISO",
@@ -54,8 +56,11 @@ def _float(function: str, bits: int) -> Canonical:
     )
 
 
-def _moment(kind: str) -> Canonical:
-    low, high = f"{kind} '1900-01-01 00:00:00'", f"{kind} '2299-12-31 23:59:59.999999'"
+def _moment(kind: str, scale: int) -> Canonical:
+    """A timestamp in a DateTime64 of this scale; nanoseconds end in 2262."""
+    second = "2262-04-11 23:47:16.854775" if scale == 9 else "2299-12-31 23:59:59"
+    fraction = "." + "9" * min(scale, 6) if 0 < scale < 9 else ""
+    low, high = f"{kind} '1900-01-01 00:00:00'", f"{kind} '{second}{fraction}'"
     return Canonical(
         "(extract(epoch from {c}) * 1000000)::bigint::text",
         "toString(toUnixTimestamp64Micro({c}))",
@@ -90,15 +95,14 @@ CANONICAL: Mapping[int, Canonical] = {
     1083: Canonical(  # time
         "trim_scale(extract(epoch from {c}))::text", "toString(toDecimal64({c}, 6))"
     ),
-    1114: _moment("timestamp"),
-    1184: _moment("timestamptz"),
     1186: _text(),  # interval
     1266: _text(),  # timetz
     2950: Canonical("{c}::text", "toString({c})"),  # uuid
 }
-"""By type oid (``catalog/pg_type.dat``); numeric has two forms, see NUMERIC."""
+"""By type oid (``catalog/pg_type.dat``). Those whose expressions depend on where they land follow."""
 
 NUMERIC = 1700
+MOMENTS: Mapping[int, str] = {1114: "timestamp", 1184: "timestamptz"}
 NUMERIC_AS_DECIMAL = Canonical(
     "trim_scale({c})::text", "toString({c})", beyond="({c} = 'NaN')", clamped="nullif({c}, 'NaN')"
 )
@@ -110,6 +114,9 @@ def canonical_of(column: ColumnPlan) -> Canonical:
     attribute = column.attribute
     if attribute.type_oid == NUMERIC:
         return NUMERIC_AS_DECIMAL if "Decimal" in column.type else NUMERIC_AS_TEXT
+    if attribute.type_oid in MOMENTS:
+        found = re.search(r"DateTime64\((\d)", column.type)
+        return _moment(MOMENTS[attribute.type_oid], int(found[1]) if found else 0)
     try:
         return CANONICAL[attribute.type_oid]
     except KeyError:
@@ -127,16 +134,16 @@ def source_value(column: ColumnPlan, policy: str) -> str:
     name = quote_postgres(column.attribute.name)
     value = name
     if entry.beyond is not None and policy == "null":
-        value = f"case when not {entry.beyond.format(c=name)} then {name} end"
+        value = f"case when not {entry.beyond.replace('{c}', name)} then {name} end"
     elif entry.clamped is not None and policy == "clamp":
-        value = f"case when {name} is not null then {entry.clamped.format(c=name)} end"
-    text = entry.postgres.format(c=f"({value})")
+        value = f"case when {name} is not null then {entry.clamped.replace('{c}', name)} end"
+    text = entry.postgres.replace("{c}", f"({value})")
     return f"case when ({value}) is not null then {text} end"
 
 
-def destination_value(column: ColumnPlan, quoted: str) -> str:
+def destination_value(column: ColumnPlan) -> str:
     """The ClickHouse expression of one value's canonical text; NULL stays NULL."""
-    return canonical_of(column).clickhouse.format(c=quoted)
+    return canonical_of(column).clickhouse.replace("{c}", identifier(column.name))
 
 
 def source_row(values: Sequence[str]) -> str:
@@ -160,7 +167,7 @@ def _joined(parts: Sequence[str], empty: str) -> str:
 def beyond_condition(column: ColumnPlan) -> str | None:
     """The Postgres condition for values of this column that ClickHouse can't hold."""
     beyond = canonical_of(column).beyond
-    return None if beyond is None else beyond.format(c=quote_postgres(column.attribute.name))
+    return None if beyond is None else beyond.replace("{c}", quote_postgres(column.attribute.name))
 
 
 def key_columns(columns: Sequence[ColumnPlan], key: Sequence[int]) -> tuple[ColumnPlan, ...]:
@@ -169,14 +176,27 @@ def key_columns(columns: Sequence[ColumnPlan], key: Sequence[int]) -> tuple[Colu
     return tuple(by_number[n] for n in key) or tuple(columns)
 
 
-def label_source(columns: Sequence[ColumnPlan], policy: str) -> str:
+_LABEL_COLUMNS, _LABEL_LENGTH = 8, 60
+
+
+def source_label(columns: Sequence[ColumnPlan]) -> str:
     """The Postgres expression of a printable key."""
     parts = [
-        f"'{_literal(c.attribute)}=' || coalesce(left(concat({quote_postgres(c.attribute.name)}), 60), 'NULL')"
-        for c in columns[:8]
+        f"{_postgres_literal(c.attribute.name + '=')} || "
+        f"coalesce(left(concat({quote_postgres(c.attribute.name)}), {_LABEL_LENGTH}), 'NULL')"
+        for c in columns[:_LABEL_COLUMNS]
     ]
     return " || ', ' || ".join(parts) if parts else "''"
 
 
-def _literal(attribute: Attribute) -> str:
-    return attribute.name.replace("'", "''")
+def destination_label(columns: Sequence[ColumnPlan]) -> str:
+    """The ClickHouse expression of a printable key."""
+    parts = [
+        f"concat({literal(c.name + '=')}, ifNull(leftUTF8(toString({identifier(c.name)}), {_LABEL_LENGTH}), 'NULL'))"
+        for c in columns[:_LABEL_COLUMNS]
+    ]
+    return " || ', ' || ".join(parts) if parts else "''"
+
+
+def _postgres_literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

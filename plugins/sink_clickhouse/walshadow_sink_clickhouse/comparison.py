@@ -1,0 +1,78 @@
+"""The two sides of `walshadow verify`, as SQL: what the source is asked, and what the destination is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from walshadow_core.api import DELETED_COLUMN, ColumnPlan, Comparison, TablePlan
+from walshadow_sink_clickhouse.canonical import (
+    SOURCE_SETTINGS,
+    beyond_condition,
+    destination_label,
+    destination_row,
+    destination_value,
+    key_columns,
+    quote_postgres,
+    source_label,
+    source_row,
+    source_value,
+)
+from walshadow_sink_clickhouse.quoting import identifier, qualified
+
+DESTINATION_SETTINGS = {
+    "max_bytes_before_external_sort": 256 << 20,
+    "max_bytes_ratio_before_external_sort": 0,
+    "max_block_size": 20_000,
+}
+"""Sorting all rows by digest must not need memory for all of them."""
+
+
+def source_side(plan: TablePlan, policy: str) -> Comparison:
+    """What the source is asked, its values as ``policy`` would have changed them."""
+    relation, columns = plan.relation, plan.columns
+    table = f"{quote_postgres(relation.schema)}.{quote_postgres(relation.name)}"
+    row = _source_digest(columns, policy)
+    key = _source_digest(key_columns(columns, relation.key), policy)
+    label = source_label(key_columns(columns, relation.key))
+    digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM ONLY {table}"
+    conditions = {c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None}
+    counts = ", ".join(f"count(*) FILTER (WHERE {b})" for b in conditions.values())
+    return Comparison(
+        source_settings=SOURCE_SETTINGS,
+        source_summary_sql=(
+            "SELECT count(*), coalesce(sum(('x' || left(r, 16))::bit(64)::bigint::numeric), 0)::text"
+            f" FROM (SELECT {row} AS r FROM ONLY {table}) AS rows"
+        ),
+        source_rows_sql=f'SELECT k, r, l FROM ({digests}) AS rows ORDER BY k COLLATE "C", r COLLATE "C"',
+        source_adjusted_sql=f"SELECT {counts} FROM ONLY {table}" if counts else None,
+        adjusted_columns=tuple(conditions),
+    )
+
+
+def _source_digest(columns: Sequence[ColumnPlan], policy: str) -> str:
+    return f"md5(convert_to({source_row([source_value(c, policy) for c in columns])}, 'UTF8'))"
+
+
+def _destination_digest(columns: Sequence[ColumnPlan]) -> str:
+    return f"MD5({destination_row([destination_value(c) for c in columns])})"
+
+
+def _from(plan: TablePlan, database: str, final: bool) -> str:
+    """The table as a reader sees it: the last version of each row, deleted ones left out."""
+    return f"FROM {qualified(database, plan.table)}{' FINAL' if final else ''} WHERE NOT {identifier(DELETED_COLUMN)}"
+
+
+def destination_summary_sql(plan: TablePlan, database: str, final: bool) -> str:
+    """Count and checksum of what a reader sees, as text."""
+    first_words = f"reinterpretAsInt64(reverse(substring({_destination_digest(plan.columns)}, 1, 8)))"
+    return f"SELECT toString(count()), toString(sum(toInt256({first_words}))) {_from(plan, database, final)}"
+
+
+def destination_rows_sql(plan: TablePlan, database: str, final: bool) -> str:
+    """Key digest, row digest and printable key of what a reader sees, sorted by the first two."""
+    keys = key_columns(plan.columns, plan.relation.key)
+    digests = (
+        f"lower(hex({_destination_digest(keys)})) AS k, lower(hex({_destination_digest(plan.columns)})) AS r, "
+        f"{destination_label(keys)} AS l"
+    )
+    return f"SELECT k, r, l FROM (SELECT {digests} {_from(plan, database, final)}) ORDER BY k, r"
