@@ -146,10 +146,10 @@ def destination_value(column: ColumnPlan) -> str:
     return canonical_of(column).clickhouse.replace("{c}", identifier(column.name))
 
 
-def source_row(values: Sequence[str]) -> str:
-    """The Postgres expression that joins canonical texts to one, each with its length before it, N for NULL."""
-    # octet_length counts in the database's encoding: convert, so that both sides count UTF-8.
-    parts = [f"coalesce(octet_length(convert_to({v}, 'UTF8')) || ':' || ({v}), 'N')" for v in values]
+def source_row(values: Sequence[str], encoding: str) -> str:
+    """The Postgres expression that joins canonical texts to one, each with its length before it, N for NULL.
+    ``encoding`` is the one that lengths are counted in: the database may have another than UTF-8."""
+    parts = [f"coalesce(octet_length(convert_to({v}, '{encoding}')) || ':' || ({v}), 'N')" for v in values]
     return _joined(parts, "''")
 
 
@@ -160,7 +160,7 @@ def destination_row(values: Sequence[str]) -> str:
 
 
 def _joined(parts: Sequence[str], empty: str) -> str:
-    # Postgres takes at most 100 arguments to a function, ClickHouse nests cheaply: || serves both.
+    # A function takes at most 100 arguments in Postgres; || has no such limit, and both sides have it.
     return " || ".join(parts) if parts else empty
 
 

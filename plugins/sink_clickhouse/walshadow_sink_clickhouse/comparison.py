@@ -31,9 +31,13 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     """What the source is asked, its values as ``policy`` would have changed them."""
     relation, columns = plan.relation, plan.columns
     table = f"{quote_postgres(relation.schema)}.{quote_postgres(relation.name)}"
-    row = _source_digest(columns, policy)
-    key = _source_digest(key_columns(columns, relation.key), policy)
+    # What SQL_ASCII holds is in no known encoding, and went over byte by byte.
+    encoding = "SQL_ASCII" if relation.encoding == "SQL_ASCII" else "UTF8"
+    row = _source_digest(columns, policy, encoding)
+    key = _source_digest(key_columns(columns, relation.key), policy, encoding)
     label = source_label(key_columns(columns, relation.key))
+    if encoding == "SQL_ASCII":
+        label = f"encode(convert_to({label}, 'SQL_ASCII'), 'escape')"
     digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM ONLY {table}"
     conditions = {c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None}
     counts = ", ".join(f"count(*) FILTER (WHERE {b})" for b in conditions.values())
@@ -49,8 +53,9 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     )
 
 
-def _source_digest(columns: Sequence[ColumnPlan], policy: str) -> str:
-    return f"md5(convert_to({source_row([source_value(c, policy) for c in columns])}, 'UTF8'))"
+def _source_digest(columns: Sequence[ColumnPlan], policy: str, encoding: str) -> str:
+    values = [source_value(c, policy) for c in columns]
+    return f"md5(convert_to({source_row(values, encoding)}, '{encoding}'))"
 
 
 def _destination_digest(columns: Sequence[ColumnPlan]) -> str:
