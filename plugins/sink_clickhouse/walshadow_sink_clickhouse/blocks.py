@@ -1,0 +1,110 @@
+"""Memory that blocks are encoded in: reused, bounded in number, and for an embedded engine a file without a
+name that the engine reads straight from memory."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+import threading
+from typing import IO
+
+import numpy as np
+
+from walshadow_core.api import Bytes
+
+_STEP = 4 << 20
+
+
+class Block:
+    """A growing buffer. ``array`` is all of it; ``used`` bytes of it hold encoded rows.
+
+    With ``in_file`` its memory is a file's, and ``path`` names that file for the engine in this process.
+    """
+
+    def __init__(self, in_file: bool) -> None:
+        self.array: Bytes = np.empty(0, np.uint8)
+        self.used = 0
+        self.rows = 0
+        self._file: IO[bytes] | None = None
+        self.path: str | None = None
+        if in_file:
+            self._open_file()
+
+    def _open_file(self) -> None:
+        if hasattr(os, "memfd_create"):
+            self._file = os.fdopen(os.memfd_create("walshadow-block"), "w+b", buffering=0)
+            self.path = f"/proc/self/fd/{self._file.fileno()}"
+        else:
+            self._file = tempfile.NamedTemporaryFile(prefix="walshadow-", suffix=".native", buffering=0)
+            self.path = self._file.name
+
+    def reserve(self, extra: int) -> None:
+        """Make room for ``extra`` bytes after those in use."""
+        needed = self.used + extra
+        if needed <= len(self.array):
+            return
+        size = -(-needed // _STEP) * _STEP
+        if self._file is None:
+            grown = np.empty(size, np.uint8)
+            grown[: self.used] = self.array[: self.used]
+        else:
+            os.ftruncate(self._file.fileno(), size)
+            grown = np.frombuffer(mmap.mmap(self._file.fileno(), size), np.uint8)
+        self.array = grown
+
+    def seal(self) -> None:
+        """Cut the file to the bytes in use, so that a reader finds its end. Call clear() before writing again."""
+        if self._file is not None:
+            os.ftruncate(self._file.fileno(), self.used)
+
+    def clear(self) -> None:
+        """Forget what is in it."""
+        self.used = self.rows = 0
+        if self._file is not None and len(self.array):
+            os.ftruncate(self._file.fileno(), len(self.array))
+
+    def content(self) -> memoryview:
+        """The bytes in use."""
+        return memoryview(self.array)[: self.used]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.array = np.empty(0, np.uint8)
+        if self._file is not None:
+            self._file.close()
+
+
+class BlockPool:
+    """At most ``limit`` blocks exist; who wants one more waits (rule 12: bounded memory)."""
+
+    def __init__(self, limit: int, in_files: bool) -> None:
+        self._in_files = in_files
+        self._free: list[Block] = []
+        self._may_make = limit
+        self._changed = threading.Condition()
+
+    def take(self) -> Block:
+        """An empty block."""
+        with self._changed:
+            while not self._free and not self._may_make:
+                self._changed.wait()
+            if self._free:
+                return self._free.pop()
+            self._may_make -= 1
+        return Block(self._in_files)
+
+    def give(self, block: Block) -> None:
+        """Bring one back."""
+        block.clear()
+        with self._changed:
+            self._free.append(block)
+            self._changed.notify()
+
+    def close(self) -> None:
+        """Free the blocks that are not in use."""
+        with self._changed:
+            for block in self._free:
+                block.close()
+            self._may_make += len(self._free)
+            self._free.clear()
