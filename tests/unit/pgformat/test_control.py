@@ -93,7 +93,9 @@ def stopped(request: pytest.FixtureRequest) -> Iterator[PostgresServer]:
         "max_wal_senders": "7", "max_prepared_transactions": "13", "max_locks_per_transaction": "73",
         "track_commit_timestamp": "on",
     }  # fmt: skip
-    server = PostgresServer(request.param, settings=settings, initdb=("--locale=C", "-k", "--wal-segsize=1"))
+    server = PostgresServer(
+        request.param, settings=settings, initdb=("--locale=C", "--encoding=UTF8", "-k", "--wal-segsize=1")
+    )
     with server:
         server.execute("create table t (i int); insert into t values (1)")
         with server.connect(autocommit=False) as one, server.connect(autocommit=False) as two:
