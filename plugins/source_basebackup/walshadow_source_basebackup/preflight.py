@@ -29,11 +29,11 @@ _OTHER_WAYS = (
 )
 
 _MANAGED = (
-    ("Amazon RDS or Aurora", ("rds_superuser",), ("rds.",)),
-    ("Google Cloud SQL", ("cloudsqlsuperuser",), ("cloudsql.",)),
-    ("Azure Database for PostgreSQL", ("azure_pg_admin",), ("azure.",)),
+    ("Amazon RDS or Aurora", "rds_superuser", "rds.extensions"),
+    ("Google Cloud SQL", "cloudsqlsuperuser", "cloudsql.iam_authentication"),
+    ("Azure Database for PostgreSQL", "azure_pg_admin", "azure.extensions"),
 )
-"""Services that let no customer take a base backup: their own roles, and the beginnings of their settings."""
+"""Services that let no customer take a base backup, with a role and a setting that only they have."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,8 @@ def problems_of(facts: ServerFacts) -> list[Problem]:
         problems.append(
             Problem(
                 "the source is a standby whose primary has full_page_writes = off: pages could come torn",
-                "set full_page_writes = on at the primary and run CHECKPOINT there, or take the primary as source",
+                "set full_page_writes = on at the primary, run CHECKPOINT there and then here, or take the primary "
+                "as the source",
             )
         )
     return problems
@@ -188,15 +189,10 @@ def _one(conn: psycopg.Connection[tuple[Any, ...]], sql: str, *values: object) -
 
 
 def _managed_service(conn: psycopg.Connection[tuple[Any, ...]]) -> str | None:
-    for service, roles, settings in _MANAGED:
-        patterns = [prefix + "%" for prefix in settings]
-        if _one(
-            conn,
-            "select 1 where exists (select from pg_roles where rolname = any(%s)) "
-            "or exists (select from pg_settings where name like any(%s))",
-            list(roles),
-            patterns,
-        ):
+    for service, role, setting in _MANAGED:
+        if _one(conn, "select 1 from pg_roles where rolname = %s", role):
+            return service
+        if _one(conn, "select 1 where current_setting(%s, true) is not null", setting):
             return service
     return None
 
