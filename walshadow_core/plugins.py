@@ -160,8 +160,8 @@ class Plugins:
         return cast(WalFetcher, self._ask(plugin, "walshadow_wal_fetcher", mode, settings, mode=mode))
 
     def destination(self, url: str, settings: Mapping[str, Any]) -> Destination:
-        """The destination for ``url``, found by its scheme: all of it, or what precedes its first ``+``
-        (``parquet+s3://…`` goes to who claims ``parquet``). Errors as in ``source``; none shows the URL."""
+        """The destination for ``url``, found by its scheme: all of it, or, for ``parquet+s3://…``, by who claims
+        ``parquet+``. Errors as in ``source``; none shows the URL."""
         scheme, separator, _ = url.partition("://")
         if not separator or not scheme:
             raise UsageError(
@@ -169,9 +169,9 @@ class Plugins:
                 f"write it as SCHEME://…, with one of: {_list(self.words('schemes'))}",
             )
         scheme = scheme.lower()
-        family = scheme.partition("+")[0]
+        family = "".join(scheme.partition("+")[:2])
         known = self.words("schemes")
-        plugin = self._claimant("schemes", scheme if scheme in known or family not in known else family)
+        plugin = self._claimant("schemes", family if family in known and scheme not in known else scheme)
         return cast(Destination, self._ask(plugin, "walshadow_destination", f"{scheme}://", settings, url=url))
 
     def resolver(self, status: TransactionStatus, settings: Mapping[str, Any]) -> VisibilityResolver:

@@ -17,7 +17,13 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from walshadow_core.cli import plugins, warmup
+from walshadow_core.cli import plugins
+from walshadow_core.cli.demo import demo
+from walshadow_core.cli.load import load
+from walshadow_core.cli.options import scrubbed
+from walshadow_core.cli.verify import verify
+from walshadow_core.cli.warmup import warmup
+from walshadow_core.ops.secrets import hide_argv
 
 PROGRAM = "walshadow"
 TRACEBACK_VARIABLE = "WALSHADOW_TRACEBACK"
@@ -65,7 +71,7 @@ app = typer.Typer(
 )
 
 # In the order of --help.
-for _command in (warmup.warmup,):
+for _command in (demo, load, verify, warmup):
     app.command()(_command)
 app.add_typer(plugins.app, name="plugins")
 
@@ -107,17 +113,26 @@ def _global_options(
     _start_logging(level)
 
 
+class _Scrubbing(logging.Formatter):
+    """Keeps secrets out of log lines, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return scrubbed(super().format(record))
+
+
 def _start_logging(level: str) -> None:
     """Log lines of walshadow and its plugins go to stderr, those of libraries from WARNING up."""
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Scrubbing("%(asctime)s %(levelname)s %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
     for name in ("walshadow", "walshadow_core"):
         logging.getLogger(name).setLevel(level)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with ``argv`` (``sys.argv`` without its first word by default) and give its exit code."""
+    if argv is None:
+        hide_argv()
     try:
         try:
             app(args=None if argv is None else list(argv), prog_name=PROGRAM)
@@ -141,7 +156,7 @@ def _report(error: Exception) -> int:
     if os.environ.get(TRACEBACK_VARIABLE, "0") not in ("", "0"):
         import traceback
 
-        traceback.print_exception(error)
+        print(scrubbed("".join(traceback.format_exception(error))), end="", file=sys.stderr)
     if isinstance(error, WalshadowError):
         _say(f"error: {error}")
         return error.exit_code
@@ -158,7 +173,7 @@ def _interrupted() -> int:
 
 
 def _say(text: str) -> None:
-    print(" ".join(text.split()), file=sys.stderr)
+    print(scrubbed(" ".join(text.split())), file=sys.stderr)
 
 
 def _discard_stdout() -> None:

@@ -7,40 +7,36 @@ Secrets are best kept off the command line: the source and the destination can c
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from rich.console import Console
+from walshadow_core.ops.secrets import resolve_secret, scrub, secrets_in
+
+_given: list[str] = []
+"""What this run was given that may hold a secret, for `scrubbed`."""
 
 
-def from_file(value: str | None) -> str | None:
-    """``@/path`` to the content of that file, stripped; any other value is itself.
+def _secret(value: str | None) -> str | None:
+    if value is None:
+        return None
+    resolved = resolve_secret(value)
+    _given.append(resolved)
+    return resolved
 
-    Raises typer.BadParameter (wrong usage) if the file can't be read or is empty.
-    """
-    if value is None or not value.startswith("@"):
-        return value
-    path = Path(value[1:]).expanduser()
-    try:
-        content = path.read_text(encoding="utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise typer.BadParameter(f"can't read {path}: {reason}") from error
-    if not content:
-        raise typer.BadParameter(f"{path} is empty")
-    return content
+
+def scrubbed(text: str) -> str:
+    """``text`` without the secrets of this run's source and destination, whoever wrote them into it."""
+    return scrub(text, (secret for given in _given for secret in secrets_in(given)))
 
 
 Source = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--source",
         envvar="WALSHADOW_SOURCE",
         metavar="DSN",
-        callback=from_file,
+        callback=_secret,
         show_default=False,
         help="The source Postgres: a URL, or words such as 'host=db dbname=shop' or 'service=shop'; "
         "@/path takes it from a file.",
@@ -48,19 +44,19 @@ Source = Annotated[
 ]
 
 To = Annotated[
-    str | None,
+    str,
     typer.Option(
         "--to",
         envvar="WALSHADOW_TO",
         metavar="URL",
-        callback=from_file,
+        callback=_secret,
         show_default=False,
         help="The destination, such as clickhouse://user@host:8123/db or chdb:///path?database=db; "
         "@/path takes it from a file.",
     ),
 ]
 
-FromOptions = Annotated[
+FromOption = Annotated[
     list[str] | None,
     typer.Option(
         "--from-option",
@@ -70,7 +66,7 @@ FromOptions = Annotated[
     ),
 ]
 
-ToOptions = Annotated[
+ToOption = Annotated[
     list[str] | None,
     typer.Option(
         "--to-option",
@@ -83,16 +79,7 @@ ToOptions = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; all else goes to stderr.")]
 
 
-def required(value: str | None, flag: str, variable: str) -> str:
-    """``value``, or UsageError saying how to give it: by ``flag`` or by the environment ``variable``."""
-    from walshadow_core.api import UsageError
-
-    if not value:
-        raise UsageError(f"no {flag} given", f"give it, or set {variable}")
-    return value
-
-
-def key_values(words: Sequence[str] | None, flag: str) -> dict[str, str]:
+def parse_options(words: Sequence[str] | None, flag: str) -> dict[str, str]:
     """``["max_rate=32MB"]`` to ``{"max_rate": "32MB"}``; dashes in names count as underscores.
 
     Raises UsageError naming ``flag`` for a word without a name or ``=`` and for a name given twice. The words
@@ -110,10 +97,3 @@ def key_values(words: Sequence[str] | None, flag: str) -> dict[str, str]:
             raise UsageError(f"{flag} {name} is given twice")
         options[name] = value
     return options
-
-
-def stderr_console() -> Console:
-    """Where displays, warnings and reports go: stdout is left to results."""
-    from rich.console import Console
-
-    return Console(stderr=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -40,7 +41,7 @@ def list_plugins(as_json: Json = False) -> None:
     for plugin in plugins.all:
         facts = _facts(plugins, plugin)
         status = f"[{_STYLES[plugin.status]}]{plugin.status}[/]"
-        words = [*facts["modes"], *(f"{s}://" for s in facts["schemes"])]
+        words = [*facts["modes"], *(_scheme(s) for s in facts["schemes"])]
         table.add_row(
             escape(plugin.name), escape(plugin.version), ", ".join(facts["provides"]), escape(", ".join(words)), status
         )
@@ -154,6 +155,11 @@ def _facts(plugins: Plugins, plugin: Plugin) -> dict[str, Any]:
     }
 
 
+def _scheme(scheme: str) -> str:
+    """A scheme as URLs begin; one that ends in + claims every scheme that begins so."""
+    return f"{scheme}{'…' if scheme.endswith('+') else ''}://"
+
+
 def _provides(plugin: Plugin) -> list[str]:
     names = {
         "walshadow_backup_source": "backup source",
@@ -186,6 +192,7 @@ def _setting(name: str, field: FieldInfo) -> dict[str, Any]:
     kind = _type_name(field.annotation)
     extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
     secret = "Secret" in kind or bool(extra.get("secret"))
+    kind = re.sub(r"Secret\[(.*)\]", r"\1", kind).replace("SecretStr", "str").replace("SecretBytes", "bytes")
     required = field.is_required()
     default = None if required or secret else _plain(field.get_default(call_default_factory=True))
     return {

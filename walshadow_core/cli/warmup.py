@@ -6,10 +6,13 @@ where it does not, the load warms up first and says so, instead of seeming to ha
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from walshadow_core.cli.console import say, stderr_console
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +28,6 @@ def warmup() -> None:
     Compiled kernels are kept in the user's cache folder (or WALSHADOW_CACHE_DIR); a second run only loads
     them.
     """
-    from walshadow_core.cli.options import stderr_console
     from walshadow_core.plugins import Plugins
 
     warm_up(stderr_console(), Plugins.load())
@@ -42,9 +44,9 @@ def warm_up(console: Console, plugins: Plugins) -> None:
         with console.status(f"kernels of {name}"):
             compile_kernels()
         seconds = time.monotonic() - step_began
-        _say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
+        say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
     _mark(plugins)
-    _say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
+    say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
 
 
 def warm_up_if_cold(console: Console, plugins: Plugins) -> None:
@@ -53,7 +55,7 @@ def warm_up_if_cold(console: Console, plugins: Plugins) -> None:
 
     if numba.config.DISABLE_JIT or is_warm(plugins):
         return
-    _say(console, "first run on this machine: compiling kernels ('walshadow warmup' does it ahead)")
+    say(console, "first run on this machine: compiling kernels ('walshadow warmup' does it ahead)")
     warm_up(console, plugins)
 
 
@@ -67,8 +69,6 @@ def is_warm(plugins: Plugins) -> bool:
 
 def _mark(plugins: Plugins) -> None:
     """A cache that can't be written costs time at every run, and is no reason to fail."""
-    import contextlib
-
     with contextlib.suppress(OSError):
         _folder().mkdir(parents=True, exist_ok=True)
         (_folder() / MARKER).write_text(_versions(plugins), encoding="utf-8")
@@ -88,7 +88,3 @@ def _versions(plugins: Plugins) -> str:
     with_kernels = {name for name, _ in plugins.warmups()}
     versions = {p.name: p.version for p in plugins.usable if p.name in with_kernels}
     return "".join(f"{name} {version}\n" for name, version in {"core": walshadow_version(), **versions}.items())
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)

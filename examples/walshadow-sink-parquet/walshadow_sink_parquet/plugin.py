@@ -7,16 +7,16 @@ from typing import Any
 
 from walshadow_core.api import Destination, PluginInfo, hookimpl
 from walshadow_sink_parquet.destination import ParquetDestination
-from walshadow_sink_parquet.settings import PREFIX, SCHEME, Settings
+from walshadow_sink_parquet.settings import PREFIX, Settings
 
 
 @hookimpl
 def walshadow_plugin_info() -> PluginInfo:
-    """This plugin answers to every ``parquet+PROTOCOL://``: the scheme is claimed without what follows the +."""
+    """A scheme that ends in ``+`` claims every scheme that begins so: ``parquet+file``, ``parquet+s3``…"""
     return PluginInfo(
         name="sink-parquet",
         summary="Parquet files on any fsspec file system",
-        schemes=(SCHEME,),
+        schemes=(PREFIX,),
         settings=Settings,
     )
 

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, Json, Secret
 
-SCHEME = "parquet"
-PREFIX = f"{SCHEME}+"
+PREFIX = "parquet+"
+"""What our URLs begin with; an fsspec protocol follows."""
 
 
 class Settings(BaseModel):
