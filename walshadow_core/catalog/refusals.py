@@ -49,7 +49,7 @@ def refusal(
     if oid < _FIRST_NORMAL_OID:
         return "a system catalog can't be loaded; name a table of your own"
     if persistence != "p":
-        return _PERSISTENCE.get(persistence, f"persistence {persistence!r} is not supported")
+        return _PERSISTENCE.get(persistence, f"persistence {persistence!r} is not supported; name an ordinary table")
     if access_method != _HEAP:
         return f"its access method is {access_method}, only {_HEAP} can be read; ALTER TABLE … SET ACCESS METHOD heap"
     if leaves:
