@@ -134,6 +134,25 @@ def append_validity(kind: NDArray[np.uint8], bitmap: Bytes, row: int) -> int:
     return nulls
 
 
+@kernel
+def load64(buf: Bytes, at: np.uint64) -> np.uint64:
+    """The little-endian uint64 at a byte offset; the caller has checked the bounds.
+
+    The offset is unsigned, as a signed one may count from the end: LLVM then makes one load of it, not eight.
+    """
+    value = np.uint64(0)
+    for k in range(8):
+        value |= np.uint64(buf[at + np.uint64(k)]) << np.uint64(8 * k)
+    return value
+
+
+@kernel
+def store64(buf: Bytes, at: np.uint64, value: np.uint64) -> None:
+    """Write a uint64 at a byte offset, little-endian; the caller has checked the bounds."""
+    for k in range(8):
+        buf[at + np.uint64(k)] = np.uint8((value >> np.uint64(8 * k)) & np.uint64(255))
+
+
 def enlarged(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     """An array of that dtype, of ``needed`` elements or twice the old if more; the first ``used`` are copied."""
     larger = np.empty(max(needed, 2 * array.size), array.dtype)

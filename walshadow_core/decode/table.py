@@ -1,0 +1,135 @@
+"""Tuples of one table to row batches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from walshadow_core.api import Bytes, FormatError, RelationDescriptor, TableRefused
+from walshadow_core.decode.columns import BadValue, Codec, DecodeOptions
+from walshadow_core.decode.deform import KIND_VALUE, REASONS, Deformed, DeformScratch, TuplePlan, deform
+from walshadow_core.decode.types import codec_for
+from walshadow_core.pgformat.heap import TupleData
+
+BLOCK_ROWS = 500_000
+BLOCK_BYTES = 32 << 20
+SCRATCH_BYTES = 1 << 20
+"""About what the positions of a stretch of tuples may take: they are to stay in the CPU's cache."""
+POSITION_BYTES = 9
+MIN_STRETCH, MAX_STRETCH = 256, 8192
+
+
+class TupleError(FormatError):
+    """A tuple that can't be decoded. ``tuple_index`` is its index in what was appended."""
+
+    def __init__(self, message: str, tuple_index: int) -> None:
+        super().__init__(message)
+        self.tuple_index = tuple_index
+
+
+def _codecs(relation: RelationDescriptor, options: DecodeOptions) -> list[Codec]:
+    codecs, refused = [], []
+    for attribute in relation.columns:
+        try:
+            codecs.append(codec_for(attribute, relation.encoding, options))
+        except TableRefused as error:
+            refused.append(str(error))
+    if refused:
+        raise TableRefused(f"{relation.qualified_name}: {'; '.join(refused)}")
+    return codecs
+
+
+def decodable(relation: RelationDescriptor, options: DecodeOptions) -> None:
+    """Raises TableRefused, naming every column of a type that can't be decoded."""
+    _codecs(relation, options)
+
+
+def _batch(schema: pa.Schema, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
+    """A batch that knows its rows even without columns (a table may have none)."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_struct_array(pa.Array.from_buffers(pa.struct([]), rows, [None]))
+
+
+class TableDecoder:
+    """Decodes tuples of one table into batches of about ``block_rows`` rows or ``block_bytes`` bytes, whatever
+    comes first. Not thread safe: one per worker."""
+
+    def __init__(
+        self,
+        relation: RelationDescriptor,
+        options: DecodeOptions,
+        block_rows: int = BLOCK_ROWS,
+        block_bytes: int = BLOCK_BYTES,
+    ) -> None:
+        """Raises TableRefused as ``decodable`` does."""
+        codecs = _codecs(relation, options)
+        columns = relation.columns
+        self.schema = pa.schema(
+            [pa.field(a.name, codec.arrow, nullable=not a.not_null) for a, codec in zip(columns, codecs, strict=True)]
+        )
+        self._names = [a.name for a in columns]
+        self._block_rows = block_rows
+        self._block_bytes = block_bytes
+        self._plan = TuplePlan.of(relation)
+        self._scratch = DeformScratch(self._plan, self._stretch())
+        self._builders = [codec.builder() for codec in codecs]
+        self._rows = 0
+
+    def _stretch(self) -> int:
+        """How many tuples to deform at a time. Long missing values are repeated per row, so they count."""
+        fit = SCRATCH_BYTES // (POSITION_BYTES * max(1, self._plan.columns))
+        stretch = min(max(fit, MIN_STRETCH), MAX_STRETCH, self._block_rows)
+        return max(1, min(stretch, self._block_bytes // max(1, self._plan.missing_bytes.size)))
+
+    def append(self, buf: Bytes, data: TupleData) -> list[pa.RecordBatch]:
+        """Take n tuples of ``buf``; gives the batches that got full (none, mostly).
+
+        Raises FormatError (a TupleError where one tuple is to blame) and TableRefused for TOASTed values; the
+        decoder is of no further use then.
+        """
+        batches = []
+        buf = self._plan.with_missing(buf, data)
+        done, n = 0, len(data)
+        while done < n:
+            count = min(n - done, self._scratch.rows, self._block_rows - self._rows)
+            self._append(deform(buf, data, self._plan, self._scratch, done, count), done)
+            done += count
+            self._rows += count
+            if self._rows >= self._block_rows or self._nbytes() >= self._block_bytes:
+                batches.append(self._take())
+        return batches
+
+    def finish(self) -> pa.RecordBatch | None:
+        """What is left, or None. Raises FormatError."""
+        return self._take() if self._rows else None
+
+    def _nbytes(self) -> int:
+        return sum([builder.nbytes for builder in self._builders])
+
+    def _append(self, deformed: Deformed, done: int) -> None:
+        if deformed.bad.size:
+            raise TupleError(REASONS[int(deformed.reason[0])], done + int(deformed.bad[0]))
+        self._refuse_toasted(deformed)
+        buf, offset, length, kind = deformed.buf, deformed.offset, deformed.length, deformed.kind
+        for c, builder in enumerate(self._builders):
+            try:
+                builder.append(buf, offset[c], length[c], kind[c])
+            except BadValue as error:
+                message = f'column "{self._names[c]}": {error.reason}'
+                raise TupleError(message, done + error.row) from None
+
+    def _refuse_toasted(self, deformed: Deformed) -> None:
+        if not self._builders or deformed.kind.max() <= KIND_VALUE:
+            return
+        toasted = np.flatnonzero(deformed.kind.max(axis=1) > KIND_VALUE)
+        raise TableRefused(
+            f'column "{self._names[int(toasted[0])]}" holds TOASTed values (compressed or out of line), '
+            "which are not supported yet"
+        )
+
+    def _take(self) -> pa.RecordBatch:
+        rows, self._rows = self._rows, 0
+        return _batch(self.schema, [builder.finish() for builder in self._builders], rows)
