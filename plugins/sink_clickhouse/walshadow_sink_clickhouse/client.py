@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
+from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from walshadow_core.api import DestinationError
 from walshadow_sink_clickhouse.blocks import Block
@@ -28,6 +29,10 @@ class Connection(Protocol):
 
     def rows(self, sql: str) -> list[list[Any]]:
         """The rows of a small result; 64-bit integers come as text."""
+        ...
+
+    def columns(self, sql: str, settings: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """A large result, block by block: a list of values per column."""
         ...
 
     def run(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -57,6 +62,14 @@ class _Base:
             except Exception as error:
                 raise explain(error, self._where, "reading system tables") from error
         return [json.loads(line) for line in text.splitlines()]
+
+    def columns(self, sql: str, settings: Mapping[str, Any]) -> Iterator[list[Any]]:
+        with self._lock:
+            try:
+                with self.client.query_column_block_stream(sql, settings=self.known(settings)) as blocks:
+                    yield from blocks
+            except ClickHouseError as error:
+                raise explain(error, self._where, "reading rows") from error
 
     def run(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
         with self._lock:

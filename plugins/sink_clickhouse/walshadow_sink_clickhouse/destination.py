@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from walshadow_core.api import DestinationError, Lsn, RelationDescriptor, TablePlan
-from walshadow_sink_clickhouse import existing, planning, writer
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from walshadow_core.api import Comparison, DestinationError, Lsn, RelationDescriptor, RowDigests, TablePlan
+from walshadow_sink_clickhouse import comparison, existing, planning, writer
 from walshadow_sink_clickhouse.blocks import BlockPool
 from walshadow_sink_clickhouse.client import Connection, connect
 from walshadow_sink_clickhouse.quoting import identifier, identifiers, literal, qualified
@@ -120,6 +124,30 @@ class ClickHouseDestination:
     def drop(self, table: str) -> None:
         """Drop it if it is there."""
         self._connection.run(f"DROP TABLE IF EXISTS {self._name(table)}", _NO_SIZE_LIMIT)
+
+    def comparison(self, relation: RelationDescriptor, table: str) -> Comparison:
+        """The source's side of a comparison, as the out_of_range setting would have changed it."""
+        return comparison.source_side(self._compared(relation, table)[0], self._target.settings.out_of_range)
+
+    def comparison_summary(self, relation: RelationDescriptor, table: str) -> tuple[int, str]:
+        """Count and checksum of the rows that a reader sees."""
+        plan, final = self._compared(relation, table)
+        row = self._connection.rows(comparison.destination_summary_sql(plan, self._database, final))[0]
+        return int(row[0]), str(row[1])
+
+    def comparison_rows(self, relation: RelationDescriptor, table: str) -> Iterator[RowDigests]:
+        """All rows that a reader sees, sorted by digest, in blocks."""
+        plan, final = self._compared(relation, table)
+        sql = comparison.destination_rows_sql(plan, self._database, final)
+        for key, row, label in self._connection.columns(sql, comparison.DESTINATION_SETTINGS):
+            yield RowDigests(pa.array(key), pa.array(row), pa.array(label))
+
+    def _compared(self, relation: RelationDescriptor, table: str) -> tuple[TablePlan, bool]:
+        """How the table holds the relation's columns, and whether its engine keeps versions of a row."""
+        found = self._find(table)
+        if found is None:
+            raise DestinationError(f"there is no table {table!r} in {self.display_url}", "load it first")
+        return self.plan(relation, table, replace=True), "Replacing" in found.engine
 
     def close(self) -> None:
         """Close the connection and free the blocks."""
