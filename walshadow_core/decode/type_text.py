@@ -1,19 +1,18 @@
 """Text and bytes: text, varchar, bpchar, json, name, bytea.
 
-Text is stored in the database's encoding and leaves as UTF-8. Every block is checked when it is finished, as a
-whole and quickly if it is all ASCII.
+Text is stored in the database's encoding and leaves as UTF-8. A block's bytes are gathered as they are, and
+checked or transcoded when it is finished.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from walshadow_core.api import Attribute, Bytes, FormatError
+from walshadow_core.api import Attribute, Bytes, FormatError, TableRefused
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import (
     DONE,
@@ -28,10 +27,8 @@ from walshadow_core.decode.columns import (
     store64,
 )
 from walshadow_core.decode.deform import KIND_VALUE
+from walshadow_core.decode.encodings import InvalidText, refuse_encoding, transcode
 from walshadow_core.pgformat.jit import kernel
-
-UTF8_ENCODINGS: Final = frozenset({"UTF8", "SQL_ASCII"})
-"""Database encodings whose text is taken as UTF-8. SQL_ASCII promises nothing, so all of it may be invalid."""
 
 
 @kernel
@@ -104,91 +101,6 @@ def take_names(
     return DONE, kind.size, used
 
 
-@kernel
-def _sequence(data: Bytes, at: int, stop: int) -> tuple[int, bool]:
-    """The UTF-8 sequence at ``at``: (bytes, valid). Of an invalid one, the bytes that could have begun a valid one,
-    at least one (Unicode's "maximal subpart", which Python replaces by one U+FFFD)."""
-    lead = data[at]
-    if lead < 0x80:
-        return 1, True
-    low, high = 0x80, 0xBF
-    if 0xC2 <= lead <= 0xDF:
-        need = 2
-    elif 0xE0 <= lead <= 0xEF:
-        need = 3
-        if lead == 0xE0:
-            low = 0xA0
-        elif lead == 0xED:
-            high = 0x9F
-    elif 0xF0 <= lead <= 0xF4:
-        need = 4
-        if lead == 0xF0:
-            low = 0x90
-        elif lead == 0xF4:
-            high = 0x8F
-    else:
-        return 1, False
-    for k in range(1, need):
-        if at + k >= stop or data[at + k] < low or data[at + k] > high:
-            return k, False
-        low, high = 0x80, 0xBF
-    return need, True
-
-
-@kernel
-def first_invalid(data: Bytes, offsets: NDArray[np.int32]) -> int:
-    """Index of the first value that is not valid UTF-8, or -1. Value i is ``data[offsets[i]:offsets[i + 1]]``."""
-    for i in range(offsets.size - 1):
-        at = int(offsets[i])
-        stop = int(offsets[i + 1])
-        while at < stop:
-            size, valid = _sequence(data, at, stop)
-            if not valid:
-                return i
-            at += size
-    return -1
-
-
-@kernel
-def replace_invalid(
-    data: Bytes, offsets: NDArray[np.int32], out: Bytes, out_offsets: NDArray[np.int32], room: int
-) -> int:
-    """Copy the values with U+FFFD for every invalid sequence; gives the bytes written, or -1 if ``out`` has no room.
-
-    ``out`` has ``room`` bytes, ``out_offsets`` is int32[n + 1].
-    """
-    used = 0
-    out_offsets[0] = 0
-    for i in range(offsets.size - 1):
-        at = int(offsets[i])
-        stop = int(offsets[i + 1])
-        while at < stop:
-            size, valid = _sequence(data, at, stop)
-            if used + max(size, 3) > room:
-                return -1
-            if valid:
-                for k in range(size):
-                    out[used + k] = data[at + k]
-                used += size
-            else:
-                out[used] = 0xEF
-                out[used + 1] = 0xBF
-                out[used + 2] = 0xBD
-                used += 3
-            at += size
-        out_offsets[i + 1] = used
-    return used
-
-
-def repaired(data: Bytes, offsets: NDArray[np.int32]) -> tuple[Bytes, NDArray[np.int32]]:
-    """The values (data, offsets int32[n + 1]) with U+FFFD for every sequence that is not valid UTF-8."""
-    room = 3 * data.size + 4
-    out: Bytes = np.empty(room, np.uint8)
-    out_offsets: NDArray[np.int32] = np.empty(offsets.size, np.int32)
-    used = replace_invalid(data, offsets, out, out_offsets, room)
-    return out[:used], out_offsets
-
-
 class TextColumn(VarColumn):
     """Builder of UTF-8 strings out of text in the database's encoding."""
 
@@ -199,38 +111,22 @@ class TextColumn(VarColumn):
         self._policy = options.invalid_text
 
     def finish(self) -> pa.Array:
-        """See ColumnBuilder. FormatError names the column if the text is invalid and the policy says ``error``."""
+        """See ColumnBuilder. Raises FormatError naming the column if text is invalid and the policy is ``error``."""
         rows, offsets, data, bitmap, nulls = self.take()
-        if data.size and int(data.max()) >= 0x80:
-            data, offsets = self._as_utf8(data, offsets)
-        return pa.Array.from_buffers(pa.string(), rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
-
-    def _as_utf8(self, data: Bytes, offsets: NDArray[np.int32]) -> tuple[Bytes, NDArray[np.int32]]:
-        if self._encoding not in UTF8_ENCODINGS:
-            from walshadow_core.decode.encodings import transcode
-
-            return transcode(data, offsets, self._encoding, self._policy)
-        whole = pa.Array.from_buffers(
-            pa.string(), offsets.size - 1, [None, pa.py_buffer(offsets), pa.py_buffer(data)], 0
-        )
         try:
-            whole.validate(full=True)
-        except pa.ArrowInvalid:
-            if self._policy == "replace":
-                return repaired(data, offsets)
-            bad = first_invalid(data, offsets)
-            shown = data[offsets[bad] : offsets[bad + 1]].tobytes()[:60]
-            raise FormatError(
-                f'column "{self._name}" holds text that is not valid UTF-8: {shown!r}',
-                "choose --invalid-text replace or --invalid-text bytes",
-            ) from None
-        return data, offsets
+            data, offsets = transcode(data, offsets, self._encoding, self._policy)
+        except InvalidText as error:
+            raise FormatError(f'column "{self._name}": {error.message}', error.remedy) from None
+        return pa.Array.from_buffers(pa.string(), rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
 def _text(fill: VarFill) -> CodecMaker:
     def make(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
         if options.invalid_text == "bytes":
             return Codec(pa.binary(), lambda: VarColumn(pa.binary(), fill))
+        refused = refuse_encoding(encoding)
+        if refused is not None:
+            raise TableRefused(f'column "{attribute.name}": {refused.message}', refused.remedy)
         return Codec(pa.string(), lambda: TextColumn(attribute.name, encoding, options, fill))
 
     return make
