@@ -206,9 +206,9 @@ _REASONS = {
     _NEW_NOT_ZERO: "not initialised and yet not all zero",
     _TUPLE_OUTSIDE: "points outside the page's tuple space",
     _TUPLE_UNALIGNED: "points to an unaligned tuple",
-    _TUPLE_SHORT: "is shorter than a tuple header",
-    _BAD_HOFF: "tuple's header size (t_hoff) makes no sense",
-    _BITMAP_OUTSIDE: "tuple's null bitmap does not fit its header",
+    _TUPLE_SHORT: "shorter than a tuple header",
+    _BAD_HOFF: "the tuple's header size (t_hoff) makes no sense",
+    _BITMAP_OUTSIDE: "the tuple's null bitmap does not fit its header",
 }
 
 
@@ -425,4 +425,4 @@ class PageWalker:
 
 def _describe(block: int, reason: int, line: int) -> PageDamage:
     text = _REASONS[reason]
-    return PageDamage(block, f"line pointer {line} {text}" if reason >= _TUPLE_OUTSIDE else text)
+    return PageDamage(block, f"line pointer {line}: {text}" if reason >= _TUPLE_OUTSIDE else text)
