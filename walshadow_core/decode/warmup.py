@@ -1,0 +1,116 @@
+"""Compiles (or loads from the cache) every kernel that turns pages into columns.
+
+A page with one row is made up for every sort of column, and decoded as a load would: so the kernels see the
+very types that a load brings, and none is left to compile then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from walshadow_core.api import Attribute, Bytes, RelationDescriptor, RelFileLocator
+from walshadow_core.decode import type_oids as oid
+from walshadow_core.decode.columns import DecodeOptions
+from walshadow_core.decode.table import TableDecoder
+from walshadow_core.pgformat import heap
+from walshadow_core.pgformat.checksum import bad_checksums
+
+PACKAGES: Final = ("walshadow_core.pgformat.", "walshadow_core.decode.")
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A column and one value of it, varlena header included."""
+
+    name: str
+    type_oid: int
+    length: int
+    value: bytes
+    typmod: int = -1
+
+    @property
+    def attribute(self) -> Attribute:
+        return Attribute(1, self.name, self.type_oid, self.name, self.typmod, self.length, "c", False, "p", True)
+
+
+def _short(data: bytes) -> bytes:
+    """A varlena with a header of one byte (``varatt.h``)."""
+    return bytes((2 * len(data) + 3,)) + data
+
+
+_ONE: Final = _short(bytes.fromhex("00800100"))
+"""The numeric 1: short header, weight 0, one digit."""
+
+_SAMPLES: Final = (
+    _Sample("text", oid.TEXT, -1, _short("é".encode("latin-1"))),
+    _Sample("name", oid.NAME, 64, b"name".ljust(64, b"\0")),
+    _Sample("numeric(12,2)", oid.NUMERIC, -1, _ONE, (12 << 16 | 2) + 4),
+    _Sample("numeric(60,2)", oid.NUMERIC, -1, _ONE, (60 << 16 | 2) + 4),
+    _Sample("numeric", oid.NUMERIC, -1, _ONE),
+    _Sample("bool", oid.BOOL, 1, b"\1"),
+    _Sample('"char"', oid.CHAR, 1, b"c"),
+    _Sample("int2", oid.INT2, 2, bytes(2)),
+    _Sample("int4", oid.INT4, 4, bytes(4)),
+    _Sample("int8", oid.INT8, 8, bytes(8)),
+    _Sample("date", oid.DATE, 4, bytes(4)),
+    _Sample("time", oid.TIME, 8, bytes(8)),
+    _Sample("timestamptz", oid.TIMESTAMPTZ, 8, bytes(8)),
+    _Sample("timetz", oid.TIMETZ, 12, bytes(12)),
+    _Sample("interval", oid.INTERVAL, 16, bytes(16)),
+    _Sample("uuid", oid.UUID, 16, bytes(16)),
+)
+
+
+def _relation(sample: _Sample) -> RelationDescriptor:
+    return RelationDescriptor(
+        oid=1, database="warmup", schema="warmup", name="warmup", locator=RelFileLocator(1663, 1, 1), kind="r",
+        persistence="p", replica_identity="d", key=(), attributes=(sample.attribute,), encoding="LATIN1",
+    )  # fmt: skip
+
+
+def _page(value: bytes) -> Bytes:
+    """A heap page with one tuple of one attribute."""
+    size = heap.MIN_HOFF + len(value)
+    start = (heap.PAGE_SIZE - size) & ~7
+    page: Bytes = np.zeros(heap.PAGE_SIZE, np.uint8)
+    header = page[: heap.PAGE_HEADER.itemsize].view(heap.PAGE_HEADER)[0]
+    header["lower"] = heap.PAGE_HEADER_SIZE + heap.LINE_POINTER_SIZE
+    header["upper"] = start
+    header["special"] = heap.PAGE_SIZE
+    header["pagesize_version"] = heap.PAGE_SIZE_AND_VERSION
+    pointer = start | heap.LP_NORMAL << heap.LP_FLAGS_SHIFT | size << heap.LP_LENGTH_SHIFT
+    page[heap.PAGE_HEADER_SIZE :].view("<u4")[0] = pointer
+    tup = page[start : start + size]
+    tup[heap.INFOMASK2_AT] = 1
+    tup[heap.HOFF_AT] = heap.MIN_HOFF
+    tup[heap.MIN_HOFF :] = np.frombuffer(value, np.uint8)
+    return page
+
+
+def warmup(progress: Callable[[str], object] | None = None) -> None:
+    """Compile or load every kernel of pgformat and decode; ``progress`` hears what is next. Kernels of other
+    layers and of plugins are theirs to warm up."""
+    walker = heap.PageWalker(max_pages=1)
+    for sample in _SAMPLES:
+        if progress is not None:
+            progress(sample.name)
+        page = _page(sample.value)
+        bad_checksums(page, 0)
+        decoder = TableDecoder(_relation(sample), DecodeOptions())
+        decoder.append(page, walker.walk(page, 0).data)
+        decoder.finish()
+
+
+def kernels() -> Iterator[tuple[str, Any]]:
+    """(name, kernel) of all kernels of pgformat and decode that are imported; ``kernel.signatures`` is what is
+    compiled. None if the compiler is turned off (NUMBA_DISABLE_JIT)."""
+    for module_name, module in sorted(sys.modules.items()):
+        if module_name.startswith(PACKAGES):
+            for name, value in sorted(vars(module).items()):
+                if hasattr(value, "signatures") and value.__module__ == module_name:
+                    yield f"{module_name}.{name}", value
