@@ -165,7 +165,7 @@ class _Pass:
         return LoadResult(self._stats, self.seconds)
 
     def _walk_and_write(self, buffers: int) -> None:
-        status = CopiedStatus()
+        status = CopiedStatus(folder=self._options.spool_folder)
         reader = BackupReader(
             Router(self._relations, status), status, self._pool, self._chunks, self._stats,
             self._cluster.segment_blocks, self._fail_table,
@@ -223,6 +223,7 @@ class _Pass:
                 for worker in workers:
                     worker.close()
                     self.seconds.update(worker.seconds)
+                status.close()
         self.seconds["write"] += writer_loop.seconds
 
     def _request(self) -> BackupRequest:
