@@ -67,7 +67,10 @@ def read_catalog(dsn: str, tables: Sequence[str]) -> CatalogSnapshot:
 
 
 _SEARCH_PATH = "select pg_catalog.current_schemas(true)"
-_SETTINGS = f"set local search_path = pg_catalog, pg_temp; set local lock_timeout = '{_LOCK_TIMEOUT}'"
+_SETTINGS = (
+    "set local search_path = pg_catalog, pg_temp; set local quote_all_identifiers = off; "
+    f"set local lock_timeout = '{_LOCK_TIMEOUT}'"
+)
 
 # The cast to name cuts what is too long, as the server's parser does.
 _RESOLVE = """
