@@ -1,7 +1,7 @@
 """``walshadow warmup``: compile every kernel now, so that the first load does not.
 
-A marker beside the compiled kernels says which versions were warmed: while it holds, a load starts at once;
-where it does not, the load warms up first and says so, instead of seeming to hang.
+A marker beside the compiled kernels says which versions were warmed, and for which processor: while it holds, a
+load starts at once; where it does not, the load warms up first and says so, instead of seeming to hang.
 """
 
 from __future__ import annotations
@@ -83,8 +83,14 @@ def _folder() -> Path:
 
 
 def _versions(plugins: Plugins) -> str:
+    """Everything that compiled kernels depend on, but for Numba's version, which is in the folder's name."""
+    import platform
+
+    from llvmlite import binding
+
     from walshadow_core.plugins import walshadow_version
 
     with_kernels = {name for name, _ in plugins.warmups()}
-    versions = {p.name: p.version for p in plugins.usable if p.name in with_kernels}
-    return "".join(f"{name} {version}\n" for name, version in {"core": walshadow_version(), **versions}.items())
+    facts = {"python": platform.python_version(), "cpu": binding.get_host_cpu_name(), "core": walshadow_version()}
+    facts |= {p.name: p.version for p in plugins.usable if p.name in with_kernels}
+    return "".join(f"{name} {fact}\n" for name, fact in facts.items())

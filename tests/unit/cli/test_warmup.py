@@ -1,0 +1,87 @@
+"""``walshadow warmup``, and the first run on a machine."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numba
+import pytest
+from rich.console import Console
+
+import walshadow_core.decode.warmup
+from walshadow_core.cli import main as program
+from walshadow_core.cli import warmup
+
+
+class FakePlugins:
+    """Plugins with one that has kernels."""
+
+    def __init__(self, done: list[str], version: str = "1") -> None:
+        self._done = done
+        self.usable = (type("Plugin", (), {"name": "sink", "version": version}),)
+
+    def warmups(self) -> list[Any]:
+        return [("sink", lambda: self._done.append("sink"))]
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """What was warmed up so far; nothing is compiled, and the marker is in a folder of the test."""
+    steps: list[str] = []
+    monkeypatch.setattr(walshadow_core.decode.warmup, "warmup", lambda: steps.append("core"))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
+    return steps
+
+
+def first_run(plugins: Any) -> str:
+    out = io.StringIO()
+    warmup.warm_up_if_cold(Console(file=out), plugins)
+    return out.getvalue()
+
+
+def test_the_first_run_says_that_it_compiles_and_the_second_says_nothing(done: list[str]) -> None:
+    plugins: Any = FakePlugins(done)
+    said = first_run(plugins)
+    assert said.startswith("first run on this machine: compiling kernels ('walshadow warmup' does it ahead)\n")
+    assert "[1/2] kernels of core: " in said
+    assert "[2/2] kernels of sink: " in said
+    assert first_run(plugins) == ""
+    assert done == ["core", "sink"]
+
+
+def test_another_version_is_a_first_run_again(done: list[str]) -> None:
+    first_run(FakePlugins(done))
+    assert first_run(FakePlugins(done, version="2")) != ""
+
+
+def test_another_processor_is_a_first_run_again(done: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    first_run(FakePlugins(done))
+    monkeypatch.setattr("llvmlite.binding.get_host_cpu_name", lambda: "another")
+    assert first_run(FakePlugins(done)) != ""
+
+
+def test_a_cache_that_cannot_be_written_is_no_reason_to_fail(done: list[str], tmp_path: Path) -> None:
+    (tmp_path / "kernels").write_text("a file where the folder should be")
+    assert "ready after" in first_run(FakePlugins(done))
+
+
+def test_nothing_is_compiled_where_nothing_can_be(done: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numba.config, "DISABLE_JIT", 1)
+    assert (first_run(FakePlugins(done)), done) == ("", [])
+
+
+def test_the_command_shows_a_line_for_each_step_on_stderr(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("walshadow_core.plugins.Plugins.load", lambda: FakePlugins(done))
+    assert program.main(["warmup"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert [line.split(":")[0] for line in captured.err.splitlines()[:2]] == [
+        "[1/2] kernels of core",
+        "[2/2] kernels of sink",
+    ]
+    assert done == ["core", "sink"]
