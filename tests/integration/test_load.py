@@ -1,0 +1,316 @@
+"""``walshadow load`` from a real Postgres into a real ClickHouse, through the program itself."""
+
+from __future__ import annotations
+
+import os
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import EmbeddedClickHouse, Ran
+from walshadow_core.testing.postgres import PostgresServer
+
+Run = Callable[..., Ran]
+
+
+@contextmanager
+def database(pg: PostgresServer, options: str = "") -> Iterator[str]:
+    """A database of the test's own."""
+    name = f"d_{uuid.uuid4().hex[:12]}"
+    pg.execute(f"create database {name} {options}")
+    try:
+        yield name
+    finally:
+        pg.execute(f"drop database {name} with (force)")
+
+
+def load(run: Run, pg: PostgresServer, db: str, to: EmbeddedClickHouse, *words: str) -> Ran:
+    """Load tables; ``words`` are the tables (without a dash) and further options."""
+    return run("load", "--source", pg.dsn(db), "--to", to.url, "--json", "--no-progress", *words)
+
+
+def assert_equal(run: Run, pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str, *words: str) -> Ran:
+    """Every row is there with every value, as verify sees it."""
+    checked = run("verify", "--source", pg.dsn(db), "--to", to.url, "--table", table, "--json", *words)
+    assert checked.code == 0, checked.err + checked.out
+    return checked
+
+
+def test_rows_come_over_and_a_second_load_replaces_them(
+    pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg) as db:
+        pg.execute(
+            "create schema app; create table app.orders (id bigint primary key, note text, amount numeric(10,2));"
+            "insert into app.orders select i, nullif('note ' || i % 7, 'note 3'), i / 3.0 from generate_series(1, 20000) i;"
+            "delete from app.orders where id % 10 = 0; update app.orders set note = 'new' where id % 11 = 0; checkpoint",
+            database=db,
+        )
+        first = load(walshadow, pg, db, clickhouse, "--table", "app.orders")
+        assert first.code == 0, first.err
+        table = first.json["tables"][0]
+        assert (table["status"], table["rows_emitted"], table["rows_written"]) == ("done", 18000, 18000)
+        assert table["rows_walked"] == table["rows_emitted"] + table["rows_gated"]
+        assert table["exact"] is True
+        assert_equal(walshadow, pg, db, clickhouse, "app.orders")
+        tags = clickhouse.rows(f"SELECT DISTINCT _lsn, _xid, _is_deleted FROM {clickhouse.database}.orders")
+        high, low = first.json["b_redo"].split("/")
+        assert tags == [((int(high, 16) << 32) + int(low, 16), 0, False)]
+        pg.execute("delete from app.orders where id < 100; insert into app.orders values (1, 'again', 'NaN')", database=db)
+        second = load(walshadow, pg, db, clickhouse, "--table", "app.orders")
+        assert second.code == 0, second.err
+        assert second.json["tables"][0]["adjusted"] == {"amount": 1}
+        assert_equal(walshadow, pg, db, clickhouse, "app.orders")
+        assert clickhouse.tables() == {"orders"}
+
+
+def test_names_that_need_quoting(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            """create schema "sch.e""ma";
+            create table "sch.e""ma"."Weird ""name"" é.`x\\" ("select" int primary key, "a.b `c`" text, "back\\slash" int,
+                "quo'te" text, "{c}" text, "%s" text, "Ж" text);
+            insert into "sch.e""ma"."Weird ""name"" é.`x\\" select i, 'x', i, 'y', 'z', 'p', 'ж' from generate_series(1, 50) i""",
+            database=db,
+        )
+        name = '"sch.e""ma"."Weird ""name"" é.`x\\"'
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", name)
+        assert done.code == 0, done.err
+        assert clickhouse.tables() == {'Weird "name" é.`x\\'}
+        assert_equal(walshadow, pg_newest, db, clickhouse, name)
+
+
+def test_dropped_columns_and_columns_added_later(
+    pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg) as db:
+        pg.execute(
+            "create table t (id int primary key, gone text, kept smallint, gone2 numeric);"
+            "insert into t select i, repeat('x', i % 40), i % 100, i from generate_series(1, 5000) i;"
+            "alter table t drop column gone, add column later numeric(8,3) not null default 12.5,"
+            " add column words text default 'a default', add column stamp timestamptz default '2024-02-29 12:00+00',"
+            " add column nothing int; insert into t select i, 1, 2, 3 from generate_series(5001, 6000) i;"
+            "alter table t drop column gone2, add column pause interval default '1 mon -3 days', add column u uuid default"
+            " '61f0c404-5cb3-11e7-907b-a6006ad3dba0', add column b bytea default '\\x00ff', add column f float4 default '-0'",
+            database=db,
+        )
+        done = load(walshadow, pg, db, clickhouse, "--table", "t")
+        assert done.code == 0, done.err
+        assert_equal(walshadow, pg, db, clickhouse, "t")
+
+
+def test_a_table_in_a_tablespace(pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    assert pg.root is not None
+    folder = pg.root / f"ts_{uuid.uuid4().hex[:8]}"
+    folder.mkdir()
+    os.chown(folder, pg.root.stat().st_uid, pg.root.stat().st_gid)
+    space = folder.name
+    pg.execute(f"create tablespace {space} location '{folder}'")
+    try:
+        with database(pg) as db:
+            pg.execute(
+                f"create table t (id int primary key, v text) tablespace {space};"
+                "insert into t select i, 'v' || i from generate_series(1, 3000) i",
+                database=db,
+            )
+            done = load(walshadow, pg, db, clickhouse, "--table", "t")
+            assert done.code == 0, done.err
+            assert done.json["tables"][0]["rows_written"] == 3000
+            assert_equal(walshadow, pg, db, clickhouse, "t")
+    finally:
+        pg.execute(f"drop tablespace {space}")
+
+
+def test_a_table_without_a_key(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create table log (at timestamp(3), line text);"
+            "insert into log select '2024-01-01', 'twice' from generate_series(1, 2); insert into log values (null, null)",
+            database=db,
+        )
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "log")
+        assert done.code == 0, done.err
+        engine = f"SELECT engine, sorting_key FROM system.tables WHERE database = '{clickhouse.database}'"
+        assert clickhouse.rows(engine) == [("MergeTree", "")]
+        assert_equal(walshadow, pg_newest, db, clickhouse, "log")
+
+
+def test_what_a_snapshot_would_show(pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    """Deleted, updated, aborted, rolled back to a savepoint, in progress, prepared, locked, multixacts with and
+    without an updater: the rows are those that a snapshot shows at that moment."""
+    with database(pg) as db:
+        pg.execute(
+            "create table t (id int primary key, v text); insert into t select i, 'old' from generate_series(1, 1000) i;"
+            "update t set v = 'new' where id between 1 and 100; delete from t where id between 101 and 200;"
+            database=db,
+        )
+        aborted = "begin; delete from t where id between 201 and 300; update t set v = 'no' where id < 50; rollback"
+        rolled_back = (
+            "begin; insert into t values (2001, 'yes'); savepoint s; insert into t values (2002, 'no');"
+            " rollback to s; insert into t values (2003, 'yes'); commit"
+        )
+        pg.execute(aborted, database=db)
+        pg.execute(rolled_back, database=db)
+        with pg.connect(db, autocommit=False) as one, pg.connect(db, autocommit=False) as two, pg.connect(
+            db, autocommit=False
+        ) as three:
+            # Multixacts: two lockers; a locker and an updater that aborts; a locker and one that commits.
+            for conn in (one, two):
+                conn.execute("select 1 from t where id between 301 and 320 for key share")
+            two.execute("update t set v = 'by a locker' where id between 311 and 315")
+            two.commit()
+            one.execute("select 1 from t where id between 321 and 330 for key share")
+            three.execute("update t set v = 'never' where id between 321 and 330")
+            three.rollback()
+            one.execute("insert into t values (3001, 'in progress')")
+            one.execute("delete from t where id between 401 and 410")
+            three.execute("insert into t values (3002, 'prepared')")
+            three.execute("delete from t where id between 411 and 420")
+            three.execute(f"prepare transaction '{db}'")
+            expected = pg.execute("select id, v from t order by id", database=db)
+            done = load(walshadow, pg, db, clickhouse, "--table", "t")
+            assert done.code == 0, done.err
+            got = clickhouse.rows(f"SELECT id, v FROM {clickhouse.database}.t FINAL ORDER BY id")
+            assert got == expected
+            assert done.json["tables"][0]["rows_gated"] > 300
+            assert done.json["tables"][0]["rows_deferred"] > 0
+            with pg.connect(db) as ender:
+                ender.execute(f"rollback prepared '{db}'")
+
+
+def test_one_table_that_fails_does_not_stop_the_others(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create table good (id int primary key); insert into good values (1), (2);"
+            "create table bad (id int primary key, v text); insert into bad select 1, repeat(md5(random()::text), 200)",
+            database=db,
+        )
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "good", "--table", "bad")
+        assert done.code == 3
+        states = {t["table"]: (t["status"], t["error"]) for t in done.json["tables"]}
+        assert states["public.good"] == ("done", None)
+        assert states["public.bad"][0] == "failed"
+        assert '"v" holds TOASTed values' in states["public.bad"][1]
+        assert clickhouse.tables() == {"good"}
+
+
+def test_refused_before_any_byte_is_read(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create table good (id int primary key); create table odd (id int primary key, p point, ok text);"
+            "create view v as select 1; insert into good values (1)",
+            database=db,
+        )
+        checkpoints = "select num_timed + num_requested from pg_stat_checkpointer"
+        before = pg_newest.execute(checkpoints)
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "good", "--table", "odd", "--table", "v")
+        assert done.code == 1
+        assert done.err.count("\n") == 1
+        assert "point" in done.err
+        assert '"p"' in done.err
+        assert "view" in done.err
+        assert pg_newest.execute(checkpoints) == before, "a backup was started"
+        skipped = load(
+            walshadow, pg_newest, db, clickhouse, "--table", "good", "--table", "odd", "--table", "v", "--skip-refused"
+        )
+        assert skipped.code == 3
+        assert {t["table"]: t["status"] for t in skipped.json["tables"]} == {
+            "public.good": "done",
+            "public.odd": "refused",
+            "v": "refused",
+        }
+        assert clickhouse.tables() == {"good"}
+
+
+def test_into(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create schema a; create schema b; create table a.t (id int primary key); create table b.t (id int primary key);"
+            "insert into a.t values (1); insert into b.t values (2)",
+            database=db,
+        )
+        tables = ("--table", "a.t", "--table", "b.t")
+        clash = load(walshadow, pg_newest, db, clickhouse, *tables)
+        assert clash.code == 2
+        assert "a.t" in clash.err
+        assert "b.t" in clash.err
+        done = load(walshadow, pg_newest, db, clickhouse, *tables, "--into", "{schema}_{table}", "--into", "b.t=other")
+        assert done.code == 0, done.err
+        assert clickhouse.tables() == {"a_t", "other"}
+        assert_equal(walshadow, pg_newest, db, clickhouse, "b.t", "--into", "other")
+
+
+def test_a_table_written_to_during_the_backup_is_not_exact(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create table busy (id int primary key, v text); create table quiet (id int primary key);"
+            "insert into quiet values (1); insert into busy select i, 'v' from generate_series(1, 50000) i",
+            database=db,
+        )
+        stop = threading.Event()
+
+        def write() -> None:
+            with pg_newest.connect(db) as conn:
+                while not stop.is_set():
+                    conn.execute("update busy set v = v || 'x' where id % 97 = (random() * 96)::int")
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        try:
+            done = load(walshadow, pg_newest, db, clickhouse, "--table", "busy", "--table", "quiet")
+        finally:
+            stop.set()
+            writer.join()
+        assert done.code in (0, 3), done.err
+        busy, quiet = done.json["tables"]
+        assert busy["exact"] is False
+        assert len(busy["warnings"]) == (1 if busy["status"] == "done" else 0)
+        assert quiet["exact"] is True
+        assert done.json["exact"] is False
+
+
+def test_dry_run_changes_nothing(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, tmp_path: Path
+) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute("create table t (id int primary key, v numeric(5,2)); insert into t values (1, 2)", database=db)
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "t", "--dry-run")
+        assert done.code == 0, done.err
+        planned = done.json["tables"][0]
+        assert "CREATE TABLE" in planned["create"]
+        assert planned["columns"][1] == {
+            "name": "v",
+            "postgres": "numeric(5,2)",
+            "destination": "Nullable(Decimal(5, 2))",
+            "nullable": True,
+        }
+        assert planned["bytes"] == 8192
+        assert done.json["bytes_to_read"] > 1 << 20
+        assert clickhouse.tables() == set()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "EUC_JP", "SQL_ASCII"])
+def test_databases_of_other_encodings(
+    encoding: str, pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest, f"encoding '{encoding}' template template0 lc_collate 'C' lc_ctype 'C'") as db:
+        letters = "日本" if encoding == "EUC_JP" else "é"
+        with pg_newest.connect(db) as conn:
+            conn.execute("set client_encoding = 'UTF8'")
+            conn.execute("create table t (id int primary key, v text, w varchar(9), b char(5), n name)")
+            conn.execute("insert into t select i, %s || i, 'plain', %s, %s from generate_series(1, 300) i", [letters] * 3)
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "t")
+        assert done.code == 0, done.err
+        got = clickhouse.rows(f"SELECT v, w, n FROM {clickhouse.database}.t WHERE id = 7")
+        assert got == [(f"{letters}7", "plain", letters)]
+        assert_equal(walshadow, pg_newest, db, clickhouse, "t")
