@@ -84,12 +84,6 @@ def no_backup_on() -> Callable[[PostgresServer], None]:
 
 
 @pytest.fixture(scope="session")
-def filled() -> Callable[[PostgresServer], None]:
-    """``filled(server)``: see fill."""
-    return fill
-
-
-@pytest.fixture(scope="session")
 def server_of() -> Iterator[Callable[[int], PostgresServer]]:
     """``server_of(17)`` gives the session's filled server of that major."""
     running: dict[int, PostgresServer] = {}

@@ -27,6 +27,10 @@ _REMEDIES = {
 _CONNECTION_LOST = "see the source's log and the network between, and " + AGAIN
 
 
+_ATTEMPT = " connection to server "
+"""libpq's beginning of the second and further attempts: with and without TLS, address by address."""
+
+
 def one_line(text: str) -> str:
     """``text`` with every stretch of white space as one space."""
     return " ".join(text.split())
@@ -69,6 +73,8 @@ def libpq_text(message: bytes) -> str:
 
 def connect_text(error: psycopg.Error) -> str:
     """Why a connection could not be made, in one line: libpq's words for the last address and way it tried."""
-    lines = [line for line in str(error).splitlines() if line and not line.startswith(("\t", "- ", "Multiple"))]
-    last = one_line(lines[-1]) if lines else type(error).__name__
-    return last.removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    kept = [line for line in str(error).splitlines() if not line.startswith(("\t", "- ", "Multiple"))]
+    text = one_line(" ".join(kept)).removeprefix("connection failed: ").removeprefix("connection is bad: ")
+    attempts = text.split(_ATTEMPT)
+    last = attempts[-1] if len(attempts) == 1 else _ATTEMPT.lstrip() + attempts[-1]
+    return last.removesuffix(".") or type(error).__name__

@@ -93,8 +93,8 @@ def check_version(server_version: int) -> None:
 
 def explain(settings: Settings, error: psycopg.OperationalError) -> SourceError:
     """Why the replication connection failed, as an error to raise."""
-    facts = read_facts(settings)
     attempt = Attempt.of(settings, error)
+    facts = None if attempt.timed_out else read_facts(settings)
     if facts and facts.managed:
         return _as_error([Problem(f"{attempt.where} is {facts.managed}, which offers no base backup", _OTHER_WAYS)])
     problems = problems_of(facts) if facts else []

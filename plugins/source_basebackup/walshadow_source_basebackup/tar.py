@@ -82,8 +82,8 @@ class TarReader:
             file = TarFile(self, self._prefix + self._normal(path), size)
             self._current, self._left, self._padding = file, size, -size % BLOCK
             yield file
-            self._current = None
             self._skip(self._left + self._padding)
+            self._current = None
         self._end()
 
     def content_of(self, file: TarFile) -> Iterator[memoryview]:
