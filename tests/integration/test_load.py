@@ -60,7 +60,9 @@ def test_rows_come_over_and_a_second_load_replaces_them(
         tags = clickhouse.rows(f"SELECT DISTINCT _lsn, _xid, _is_deleted FROM {clickhouse.database}.orders")
         high, low = first.json["b_redo"].split("/")
         assert tags == [((int(high, 16) << 32) + int(low, 16), 0, False)]
-        pg.execute("delete from app.orders where id < 100; insert into app.orders values (1, 'again', 'NaN')", database=db)
+        pg.execute(
+            "delete from app.orders where id < 100; insert into app.orders values (1, 'again', 'NaN')", database=db
+        )
         second = load(walshadow, pg, db, clickhouse, "--table", "app.orders")
         assert second.code == 0, second.err
         assert second.json["tables"][0]["adjusted"] == {"amount": 1}
@@ -145,7 +147,7 @@ def test_what_a_snapshot_would_show(pg: PostgresServer, clickhouse: EmbeddedClic
     with database(pg) as db:
         pg.execute(
             "create table t (id int primary key, v text); insert into t select i, 'old' from generate_series(1, 1000) i;"
-            "update t set v = 'new' where id between 1 and 100; delete from t where id between 101 and 200;"
+            "update t set v = 'new' where id between 1 and 100; delete from t where id between 101 and 200",
             database=db,
         )
         aborted = "begin; delete from t where id between 201 and 300; update t set v = 'no' where id < 50; rollback"
@@ -155,9 +157,11 @@ def test_what_a_snapshot_would_show(pg: PostgresServer, clickhouse: EmbeddedClic
         )
         pg.execute(aborted, database=db)
         pg.execute(rolled_back, database=db)
-        with pg.connect(db, autocommit=False) as one, pg.connect(db, autocommit=False) as two, pg.connect(
-            db, autocommit=False
-        ) as three:
+        with (
+            pg.connect(db, autocommit=False) as one,
+            pg.connect(db, autocommit=False) as two,
+            pg.connect(db, autocommit=False) as three,
+        ):
             # Multixacts: two lockers; a locker and an updater that aborts; a locker and one that commits.
             for conn in (one, two):
                 conn.execute("select 1 from t where id between 301 and 320 for key share")
@@ -283,7 +287,9 @@ def test_dry_run_changes_nothing(
     pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, tmp_path: Path
 ) -> None:
     with database(pg_newest) as db:
-        pg_newest.execute("create table t (id int primary key, v numeric(5,2)); insert into t values (1, 2)", database=db)
+        pg_newest.execute(
+            "create table t (id int primary key, v numeric(5,2)); insert into t values (1, 2)", database=db
+        )
         done = load(walshadow, pg_newest, db, clickhouse, "--table", "t", "--dry-run")
         assert done.code == 0, done.err
         planned = done.json["tables"][0]
@@ -308,7 +314,9 @@ def test_databases_of_other_encodings(
         with pg_newest.connect(db) as conn:
             conn.execute("set client_encoding = 'UTF8'")
             conn.execute("create table t (id int primary key, v text, w varchar(9), b char(5), n name)")
-            conn.execute("insert into t select i, %s || i, 'plain', %s, %s from generate_series(1, 300) i", [letters] * 3)
+            conn.execute(
+                "insert into t select i, %s || i, 'plain', %s, %s from generate_series(1, 300) i", [letters] * 3
+            )
         done = load(walshadow, pg_newest, db, clickhouse, "--table", "t")
         assert done.code == 0, done.err
         got = clickhouse.rows(f"SELECT v, w, n FROM {clickhouse.database}.t WHERE id = 7")
