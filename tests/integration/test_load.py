@@ -5,39 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import EmbeddedClickHouse, Ran
+from tests.conftest import EmbeddedClickHouse
+from tests.integration.support import Run, assert_equal, database, load
 from walshadow_core.testing.postgres import PostgresServer
-
-Run = Callable[..., Ran]
-
-
-@contextmanager
-def database(pg: PostgresServer, options: str = "") -> Iterator[str]:
-    """A database of the test's own."""
-    name = f"d_{uuid.uuid4().hex[:12]}"
-    pg.execute(f"create database {name} {options}")
-    try:
-        yield name
-    finally:
-        pg.execute(f"drop database {name} with (force)")
-
-
-def load(run: Run, pg: PostgresServer, db: str, to: EmbeddedClickHouse, *words: str) -> Ran:
-    """Load tables; ``words`` are the tables (without a dash) and further options."""
-    return run("load", "--source", pg.dsn(db), "--to", to.url, "--json", "--no-progress", *words)
-
-
-def assert_equal(run: Run, pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str, *words: str) -> Ran:
-    """Every row is there with every value, as verify sees it."""
-    checked = run("verify", "--source", pg.dsn(db), "--to", to.url, "--table", table, "--json", *words)
-    assert checked.code == 0, checked.err + checked.out
-    return checked
 
 
 def test_rows_come_over_and_a_second_load_replaces_them(
