@@ -16,6 +16,18 @@ from walshadow_core.api import Bytes
 _STEP = 4 << 20
 
 
+def unnamed_file(label: str) -> IO[bytes]:
+    """A file that goes when it is closed: in memory where the system can, else in the temporary folder."""
+    if hasattr(os, "memfd_create"):
+        return os.fdopen(os.memfd_create(label), "w+b", buffering=0)
+    return tempfile.NamedTemporaryFile(prefix=label, buffering=0)
+
+
+def path_of(file: IO[bytes]) -> str:
+    """What this process can open such a file by."""
+    return file.name if isinstance(file.name, str) else f"/proc/self/fd/{file.fileno()}"
+
+
 class Block:
     """A growing buffer. ``array`` is all of it; ``used`` bytes of it hold encoded rows.
 
@@ -26,18 +38,8 @@ class Block:
         self.array: Bytes = np.empty(0, np.uint8)
         self.used = 0
         self.rows = 0
-        self._file: IO[bytes] | None = None
-        self.path: str | None = None
-        if in_file:
-            self._open_file()
-
-    def _open_file(self) -> None:
-        if hasattr(os, "memfd_create"):
-            self._file = os.fdopen(os.memfd_create("walshadow-block"), "w+b", buffering=0)
-            self.path = f"/proc/self/fd/{self._file.fileno()}"
-        else:
-            self._file = tempfile.NamedTemporaryFile(prefix="walshadow-", suffix=".native", buffering=0)
-            self.path = self._file.name
+        self._file = unnamed_file("walshadow-block") if in_file else None
+        self.path = path_of(self._file) if self._file is not None else None
 
     def reserve(self, extra: int) -> None:
         """Make room for ``extra`` bytes after those in use."""
@@ -66,7 +68,7 @@ class Block:
 
     def content(self) -> memoryview:
         """The bytes in use."""
-        return memoryview(self.array)[: self.used]
+        return self.array[: self.used].data
 
     def close(self) -> None:
         """Give the memory back."""

@@ -12,7 +12,7 @@ from typing import Any
 import numba
 import numpy as np
 import platformdirs
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numpy.typing import NDArray
@@ -57,14 +57,14 @@ def strings(offsets: NDArray[np.int32], data: Bytes, out: Bytes, position: int) 
     ``offsets`` is int32[n + 1] into ``data``; both are readonly arrays. Gives the position after the last byte,
     or -1 - i where string i has a negative length, ends past ``data``, or does not fit into ``out``.
     """
-    end_of_data = np.int64(len(data))
-    end_of_out = np.int64(len(out))
-    p = np.int64(position)
+    end_of_data = len(data)
+    end_of_out = len(out)
+    p = position
     for i in range(len(offsets) - 1):
-        start = np.int64(offsets[i])
-        length = np.int64(offsets[i + 1]) - start
+        start = int(offsets[i])
+        length = int(offsets[i + 1]) - start
         if start < 0 or length < 0 or start + length > end_of_data or p + length + 5 > end_of_out:
-            return np.int64(-1 - i)
+            return -1 - i
         rest = length
         while rest >= 128:
             out[p] = np.uint8(rest & 127 | 128)
@@ -72,7 +72,7 @@ def strings(offsets: NDArray[np.int32], data: Bytes, out: Bytes, position: int) 
             p += 1
         out[p] = np.uint8(rest)
         p += 1
-        done = np.int64(0)
+        done = 0
         # Whole steps read and write up to STEP - 1 bytes past the string: only where both buffers have them.
         if start + length + STEP <= end_of_data and p + length + STEP <= end_of_out:
             while done < length:

@@ -108,7 +108,7 @@ class NativeEncoder:
         to_null: NDArray[np.bool_] | None = None
         kind = column.type.encoding
         if kind == "string":
-            end = kernels.strings(_offsets(array), _data(array, 2), out, value_at)
+            end: int = kernels.strings(_offsets(array), _data(array, 2), out, value_at)
             if end < 0:
                 raise DestinationError(f"column {column.name!r}: the string of row {-1 - end} has bad offsets")
         elif kind == "bool":

@@ -26,7 +26,7 @@ class Adjusted:
     """What became of a column's raw values. ``to_null`` marks rows that must become NULL; ``count`` is how many
     values changed in all."""
 
-    values: NDArray[np.int64] | NDArray[np.int32]
+    values: NDArray[np.signedinteger]
     to_null: NDArray[np.bool_] | None = None
     count: int = 0
 
@@ -48,7 +48,7 @@ def refuse(column: str, count: int, what: str) -> DestinationError:
 
 def adjust_range(
     column: str,
-    values: NDArray[np.int64] | NDArray[np.int32],
+    values: NDArray[np.signedinteger],
     valid: NDArray[np.uint8] | None,
     limits: tuple[int, int],
     policy: OutOfRange,

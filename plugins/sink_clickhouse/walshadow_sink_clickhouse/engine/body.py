@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import mmap
-import os
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import IO, Any, BinaryIO
+from collections.abc import Iterator
+from io import BufferedIOBase
+from typing import IO, Any
 
 import lz4.frame
+
+from walshadow_sink_clickhouse.blocks import path_of, unnamed_file
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -26,9 +28,9 @@ class BadRequest(Exception):
     """The request can't be understood."""
 
 
-def read_body(stream: BinaryIO, headers: Mapping[str, str]) -> Iterator[bytes]:
-    """The body of a request as sent, in pieces: chunked or of a known length, no body if neither is said."""
-    if "chunked" in headers.get("Transfer-Encoding", "").lower():
+def read_body(stream: BufferedIOBase, chunked: bool, length: int) -> Iterator[bytes]:
+    """The body of a request as sent, in pieces: in chunks, or ``length`` bytes. Raises BadRequest if it ends early."""
+    if chunked:
         while size := int(stream.readline(64).split(b";")[0] or b"0", 16):
             while size:
                 piece = stream.read(min(size, PIECE))
@@ -40,7 +42,7 @@ def read_body(stream: BinaryIO, headers: Mapping[str, str]) -> Iterator[bytes]:
         while stream.readline(1 << 16).strip():
             pass
         return
-    left = int(headers.get("Content-Length") or 0)
+    left = length
     while left:
         piece = stream.read(min(left, PIECE))
         if not piece:
@@ -96,25 +98,18 @@ class Spool:
     """A body in a file that the engine can read by ``path``: in memory, or on disk once it is long."""
 
     def __init__(self) -> None:
-        self._file: IO[bytes] = self._in_memory()
+        self._file: IO[bytes] = unnamed_file("walshadow-body")
         self.length = 0
-
-    @staticmethod
-    def _in_memory() -> IO[bytes]:
-        if hasattr(os, "memfd_create"):
-            return os.fdopen(os.memfd_create("walshadow-body"), "w+b", buffering=0)
-        return tempfile.NamedTemporaryFile(buffering=0)
 
     @property
     def path(self) -> str:
         """The file's name for this process."""
-        name = self._file.name
-        return name if isinstance(name, str) else f"/proc/self/fd/{self._file.fileno()}"
+        return path_of(self._file)
 
     def write(self, piece: bytes) -> None:
         """Append."""
         if self.length <= IN_MEMORY < self.length + len(piece) and not isinstance(self._file.name, str):
-            on_disk = tempfile.NamedTemporaryFile(prefix="walshadow-body-", buffering=0)
+            on_disk = tempfile.NamedTemporaryFile(prefix="walshadow-body-", buffering=0)  # noqa: SIM115
             self._file.seek(0)
             while moved := self._file.read(PIECE):
                 on_disk.write(moved)

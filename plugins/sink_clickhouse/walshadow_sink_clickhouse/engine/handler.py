@@ -12,6 +12,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -29,11 +30,13 @@ from walshadow_sink_clickhouse.engine.handles import Engine, EngineError
 from walshadow_sink_clickhouse.engine.sql import InsertHead, gives_rows, insert_with_data, trailing_format
 
 _NOT_SETTINGS = frozenset(
-    "query database query_id default_format user password session_id session_timeout session_check quota_key role"
-    " wait_end_of_query buffer_size client_protocol_version enable_http_compression"
-    " http_zlib_compression_level send_progress_in_http_headers http_headers_progress_interval_ms"
-    " cancel_http_readonly_queries_on_client_close".split()
-)
+    {
+        "query", "database", "query_id", "default_format", "user", "password", "session_id", "session_timeout",
+        "session_check", "quota_key", "role", "wait_end_of_query", "buffer_size", "client_protocol_version",
+        "enable_http_compression", "http_zlib_compression_level", "send_progress_in_http_headers",
+        "http_headers_progress_interval_ms", "cancel_http_readonly_queries_on_client_close",
+    }
+)  # fmt: skip
 _STATUS = {62: 400, 47: 400, 60: 404, 81: 404, 36: 400, 115: 404, 194: 401, 516: 403, 497: 403, 48: 501}
 _HEAD = 1 << 20
 _CODE = re.compile(r"Code: (\d+)")
@@ -119,7 +122,7 @@ class EngineHandler(BaseHTTPRequestHandler):
         spool = Spool()
         try:
             coding = self.headers.get("Content-Encoding", "").lower()
-            for piece in decoded(read_body(self.rfile, self.headers), coding):
+            for piece in decoded(read_body(self.rfile, *_framing(self.headers)), coding):
                 spool.write(piece)
             if "multipart/form-data" in self.headers.get("Content-Type", ""):
                 parameters |= _form(self.headers["Content-Type"], spool.head(spool.length))
@@ -133,7 +136,7 @@ class EngineHandler(BaseHTTPRequestHandler):
     def _request(self, parameters: Mapping[str, str], spool: Spool) -> Request:
         request = Request(
             sql=parameters.get("query", ""),
-            database=parameters.get("database") or self.headers.get("X-ClickHouse-Database", ""),
+            database=parameters.get("database") or self.headers.get("X-ClickHouse-Database") or "",
             wait=parameters.get("wait_end_of_query") == "1",
             format=parameters.get("default_format") or self.headers.get("X-ClickHouse-Format") or "TabSeparated",
             settings={k: v for k, v in parameters.items() if k not in _NOT_SETTINGS and k[:6] != "param_"},
@@ -233,6 +236,11 @@ class EngineHandler(BaseHTTPRequestHandler):
             headers["Connection"] = "close"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._plain(_STATUS.get(code, 500), text, headers)
+
+
+def _framing(headers: Message) -> tuple[bool, int]:
+    """Whether the body comes in chunks, else its length."""
+    return "chunked" in headers.get("Transfer-Encoding", "").lower(), int(headers.get("Content-Length") or 0)
 
 
 def _with_first(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

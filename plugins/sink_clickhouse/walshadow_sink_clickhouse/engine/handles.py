@@ -15,8 +15,11 @@ from walshadow_sink_clickhouse.engine.sql import InsertHead
 from walshadow_sink_clickhouse.quoting import identifier, literal
 
 _STREAMED = frozenset(
-    "Native RowBinary TabSeparated TSV TabSeparatedRaw TSVRaw CSV JSONEachRow JSONCompactEachRow LineAsString".split()
-)
+    {
+        "Native", "RowBinary", "TabSeparated", "TSV", "TabSeparatedRaw", "TSVRaw", "CSV", "JSONEachRow",
+        "JSONCompactEachRow", "LineAsString",
+    }
+)  # fmt: skip
 """Formats without head and foot: the engine's pieces, one after the other, are the whole."""
 
 _SETTING = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")

@@ -38,9 +38,7 @@ class EngineServer:
         password: str | None = None,
     ) -> None:
         self._engine = Engine(Path(path))
-        handler = type(
-            "Handler", (EngineHandler,), {"engine": self._engine, "user": user, "password": password}
-        )
+        handler = type("Handler", (EngineHandler,), {"engine": self._engine, "user": user, "password": password})
         try:
             self._server = _Server((host, port), handler)
         except OSError as error:

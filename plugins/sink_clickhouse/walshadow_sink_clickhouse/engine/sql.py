@@ -15,9 +15,11 @@ _TOKEN = re.compile(
 )
 
 _NO_RESULT = frozenset(
-    "ALTER ATTACH CREATE DELETE DETACH DROP EXCHANGE GRANT INSERT OPTIMIZE RENAME REPLACE REVOKE SET SYSTEM"
-    " TRUNCATE UNDROP UPDATE USE".split()
-)
+    {
+        "ALTER", "ATTACH", "CREATE", "DELETE", "DETACH", "DROP", "EXCHANGE", "GRANT", "INSERT", "OPTIMIZE", "RENAME",
+        "REPLACE", "REVOKE", "SET", "SYSTEM", "TRUNCATE", "UNDROP", "UPDATE", "USE",
+    }
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,66 @@
+"""Engines for the tests: one in this process, one behind HTTP in a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from walshadow_core.api import Destination
+from walshadow_sink_clickhouse.engine import EngineProcess
+from walshadow_sink_clickhouse.plugin import walshadow_destination
+
+Opener = Callable[..., Destination]
+
+_databases = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of the one embedded engine that this process may have."""
+    return tmp_path_factory.mktemp("engine") / "data"
+
+
+@pytest.fixture(scope="session")
+def engine_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EngineProcess]:
+    """An engine behind HTTP in another process."""
+    with EngineProcess(tmp_path_factory.mktemp("served") / "data") as engine:
+        yield engine
+
+
+@pytest.fixture
+def database() -> str:
+    """A database name that no other test has."""
+    return f"test{next(_databases)}"
+
+
+def opener(url: str) -> Opener:
+    """A function that opens ``url`` with settings."""
+
+    def open_it(**settings: object) -> Destination:
+        destination = walshadow_destination(url, settings)
+        assert destination is not None
+        return destination
+
+    return open_it
+
+
+@pytest.fixture
+def embedded(embedded_path: Path, database: str) -> Opener:
+    """Opens a database of the embedded engine, with settings."""
+    return opener(f"chdb://{embedded_path}?database={database}")
+
+
+@pytest.fixture
+def over_http(engine_process: EngineProcess, database: str) -> Opener:
+    """Opens a database behind HTTP, with settings."""
+    return opener(engine_process.url(database))
+
+
+@pytest.fixture(params=["embedded", "over_http"])
+def opened(request: pytest.FixtureRequest) -> Opener:
+    """Both."""
+    found: Opener = request.getfixturevalue(request.param)
+    return found

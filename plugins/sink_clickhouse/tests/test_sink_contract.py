@@ -1,0 +1,45 @@
+"""Our own destination keeps the contract: embedded, and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from walshadow_core.api import Destination
+from walshadow_core.testing.destination_contract import DestinationContract
+from walshadow_sink_clickhouse.destination import ClickHouseDestination
+from walshadow_sink_clickhouse.engine import EngineProcess
+from walshadow_sink_clickhouse.plugin import walshadow_destination
+from walshadow_sink_clickhouse.quoting import qualified
+
+
+class _ClickHouse(DestinationContract):
+    def read_rows(self, destination: Destination, table: str) -> list[list[Any]]:
+        assert isinstance(destination, ClickHouseDestination)
+        client = destination._connection.client
+        result = client.query(f"SELECT * FROM {qualified(destination._database, table)}", query_formats={"String": "bytes"})
+        return [list(row) for row in result.result_rows]
+
+
+class TestEmbedded(_ClickHouse):
+    """chdb://"""
+
+    @pytest.fixture
+    def make_destination(self, embedded_path: Path, database: str) -> Callable[[], Destination]:
+        return lambda: walshadow_destination(f"chdb://{embedded_path}?database={database}", {})
+
+
+class TestHttp(_ClickHouse):
+    """clickhouse://"""
+
+    secret = "s3cret-word"
+
+    @pytest.fixture(params=["none", "lz4"])
+    def make_destination(
+        self, engine_process: EngineProcess, database: str, request: pytest.FixtureRequest
+    ) -> Callable[[], Destination]:
+        url = f"clickhouse://default:{self.secret}@127.0.0.1:{engine_process.port}/{database}"
+        return lambda: walshadow_destination(url, {"compression": request.param})

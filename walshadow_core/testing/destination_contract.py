@@ -1,0 +1,455 @@
+"""The contract of a destination, as tests. A plugin's author subclasses it and says how rows are read back::
+
+    class TestMyDestination(DestinationContract):
+        secret = "the password in the URL"
+
+        @pytest.fixture
+        def make_destination(self, tmp_path):
+            return lambda: MyDestination(f"my://user:{self.secret}@{tmp_path}")
+
+        def read_rows(self, destination, table):
+            return [list(row) for row in ...]
+
+Each test begins with an empty place; ``make_destination`` may be called more than once for it, and each call
+gives a new Destination that sees what the others left there. ``read_rows`` gives every row of a table, in any order:
+the table's own columns, then ``_lsn, _xid, _commit_ts, _is_deleted``, as Python values. Texts may come as str or
+bytes, uuids as UUID or 16 bytes, times as time, timedelta or microseconds, timestamps with or without UTC.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import decimal
+import math
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from walshadow_core.api import (
+    DATE_INFINITY,
+    DATE_NEG_INFINITY,
+    DECIMAL_NAN_128,
+    DECIMAL_NAN_256,
+    META_FIELDS,
+    TIMESTAMP_INFINITY,
+    TIMESTAMP_NEG_INFINITY,
+    Attribute,
+    Destination,
+    DestinationError,
+    Lsn,
+    RelationDescriptor,
+    RelFileLocator,
+    StagingWriter,
+    TablePlan,
+)
+
+TABLE = "orders"
+LSN = 0x16B3748
+COMMIT_TS = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.UTC)
+
+
+@dataclass(frozen=True)
+class TypeCase:
+    """One type that the decoder gives: Postgres's name, oid and typmod, Arrow's type, and values."""
+
+    name: str
+    oid: int
+    typmod: int
+    arrow: pa.DataType
+    values: tuple[Any, ...]
+
+    @property
+    def column(self) -> str:
+        """A name for a column of this type."""
+        return "c_" + "".join(c if c.isalnum() else "_" for c in self.name)
+
+
+def numeric_typmod(precision: int, scale: int) -> int:
+    """The typmod of numeric(precision, scale)."""
+    return (precision << 16 | scale & 0x7FF) + 4
+
+
+def _utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)  # type: ignore[misc,arg-type]
+
+
+_TEXTS = ("", "a", "naïve ☃ 𝄞", "quote ' \" ` \\ \t\n", "x" * 127, "y" * 128, "z" * 20_000)
+
+TYPES: tuple[TypeCase, ...] = (
+    TypeCase("boolean", 16, -1, pa.bool_(), (True, False)),
+    TypeCase('"char"', 18, -1, pa.int8(), (0, 127, -128)),
+    TypeCase("smallint", 21, -1, pa.int16(), (0, 2**15 - 1, -(2**15))),
+    TypeCase("integer", 23, -1, pa.int32(), (0, 2**31 - 1, -(2**31))),
+    TypeCase("bigint", 20, -1, pa.int64(), (0, 2**63 - 1, -(2**63))),
+    TypeCase("oid", 26, -1, pa.uint32(), (0, 2**32 - 1)),
+    TypeCase("real", 700, -1, pa.float32(), (0.0, 1.5, math.inf, -math.inf, math.nan)),
+    TypeCase("double precision", 701, -1, pa.float64(), (0.0, 5e-324, 1.7e308, math.inf, -math.inf, math.nan)),
+    TypeCase("numeric", 1700, -1, pa.string(), ("0", "NaN", "-1.500", "Infinity", "9" * 100)),
+    *(
+        TypeCase(
+            f"numeric({p},{s})",
+            1700,
+            numeric_typmod(p, s),
+            pa.decimal128(p, s) if p <= 38 else pa.decimal256(p, s),
+            tuple(
+                decimal.Decimal(sign * n).scaleb(-s, decimal.Context(100))
+                for sign in (1, -1)
+                for n in (0, 1, 10**p - 1)
+            ),
+        )
+        for p, s in ((9, 2), (12, 2), (18, 18), (19, 0), (38, 10), (39, 5), (76, 30))
+    ),
+    TypeCase("text", 25, -1, pa.string(), _TEXTS),
+    TypeCase("character varying(30000)", 1043, 30004, pa.string(), _TEXTS),
+    TypeCase("character(5)", 1042, 9, pa.string(), ("abc  ", "     ")),
+    TypeCase("name", 19, -1, pa.string(), ("pg_class",)),
+    TypeCase("json", 114, -1, pa.string(), ('{"a": [1, 2,  3]}', "null")),
+    TypeCase("bytea", 17, -1, pa.binary(), (b"", b"\x00\xff", bytes(range(256)))),
+    TypeCase("date", 1082, -1, pa.date32(), (dt.date(1970, 1, 1), dt.date(1900, 1, 1), dt.date(2299, 12, 31))),
+    TypeCase("time", 1083, -1, pa.time64("us"), (dt.time(0), dt.time(23, 59, 59, 999999))),
+    TypeCase("time with time zone", 1266, -1, pa.string(), ("23:59:59.999999+02",)),
+    TypeCase("interval", 1186, -1, pa.string(), ("1 year 2 mons -3 days +04:05:06.7",)),
+    TypeCase(
+        "timestamp",
+        1114,
+        -1,
+        pa.timestamp("us"),
+        (dt.datetime(1970, 1, 1), dt.datetime(1900, 1, 1, 0, 0, 0, 1), dt.datetime(2299, 12, 31, 23, 59, 59, 999999)),
+    ),
+    TypeCase("timestamp(3)", 1114, 3, pa.timestamp("us"), (dt.datetime(1969, 12, 31, 23, 59, 59, 999000),)),
+    TypeCase("timestamptz", 1184, -1, pa.timestamp("us", "UTC"), (_utc(1970, 1, 1), _utc(2024, 2, 29, 1, 2, 3, 4))),
+    TypeCase("timestamptz(0)", 1184, 0, pa.timestamp("us", "UTC"), (_utc(1950, 1, 1, 0, 0, 1),)),
+    TypeCase("uuid", 2950, -1, pa.binary(16), (bytes(16), bytes(range(16)), b"\xff" * 16)),
+)
+"""Every Arrow type of the decoder, with values that Postgres has and every destination should hold."""
+
+SENTINELS: tuple[TypeCase, ...] = (
+    TypeCase("date", 1082, -1, pa.date32(), (DATE_INFINITY, DATE_NEG_INFINITY)),
+    TypeCase("timestamp", 1114, -1, pa.timestamp("us"), (TIMESTAMP_INFINITY, TIMESTAMP_NEG_INFINITY)),
+    TypeCase("numeric(12,2)", 1700, numeric_typmod(12, 2), pa.decimal128(12, 2), (DECIMAL_NAN_128,)),
+    TypeCase("numeric(50,2)", 1700, numeric_typmod(50, 2), pa.decimal256(50, 2), (DECIMAL_NAN_256,)),
+)
+"""Raw values (api: Values that Postgres has and Arrow has no room for)."""
+
+
+def make_relation(cases: Sequence[TypeCase], *, key: bool = True, name: str = TABLE) -> RelationDescriptor:
+    """A relation with a bigint ``id`` (its key, or no key at all) and a nullable column per case."""
+    attributes = [Attribute(1, "id", 20, "bigint", -1, 8, "d", True, "p", not_null=key)]
+    attributes += [
+        Attribute(number, case.column, case.oid, case.name, case.typmod, -1, "i", False, "x", not_null=False)
+        for number, case in enumerate(cases, start=2)
+    ]
+    return RelationDescriptor(
+        oid=16385,
+        database="shop",
+        schema="app",
+        name=name,
+        locator=RelFileLocator(1663, 16384, 16385),
+        kind="r",
+        persistence="p",
+        replica_identity="d",
+        key=(1,) if key else (),
+        attributes=tuple(attributes),
+        encoding="UTF8",
+    )
+
+
+def meta_arrays(rows: int, lsn: int = LSN) -> list[pa.Array]:
+    """The four columns after a table's own."""
+    values: tuple[Any, ...] = (lsn, 0, COMMIT_TS, False)
+    return [pa.array([v] * rows, f.type) for v, f in zip(values, META_FIELDS, strict=True)]
+
+
+def make_batch(columns: Sequence[tuple[str, pa.Array]], lsn: int = LSN) -> pa.RecordBatch:
+    """A row batch: the given columns and the four of every batch."""
+    names = [name for name, _ in columns] + [f.name for f in META_FIELDS]
+    rows = len(columns[0][1])
+    return pa.RecordBatch.from_arrays([array for _, array in columns] + meta_arrays(rows, lsn), names=names)
+
+
+def simple_batch(ids: Sequence[int], lsn: int = LSN) -> pa.RecordBatch:
+    """Rows of ``id`` and a text column, as simple_relation has them."""
+    texts = pa.array([f"row {i}" for i in ids], pa.string())
+    return make_batch([("id", pa.array(ids, pa.int64())), (SIMPLE[0].column, texts)], lsn)
+
+
+SIMPLE = (TypeCase("text", 25, -1, pa.string(), ()),)
+
+
+def raw_array(case: TypeCase) -> pa.Array:
+    """The case's values, raw integers, as an array of its Arrow type, and a NULL at the end."""
+    width = case.arrow.byte_width
+    data = b"".join(int(v).to_bytes(width, "little", signed=True) for v in case.values) + bytes(width)
+    rows = len(case.values) + 1
+    validity = np.packbits([1] * (rows - 1) + [0], bitorder="little").tobytes()
+    return pa.Array.from_buffers(case.arrow, rows, [pa.py_buffer(validity), pa.py_buffer(data)])
+
+
+def plain(value: Any) -> Any:
+    """A value in a form that does not depend on how a client gives it back."""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, uuid.UUID):
+        return value.bytes
+    if isinstance(value, float):
+        return "nan" if math.isnan(value) else value
+    if isinstance(value, dt.datetime):
+        return value.astimezone(dt.UTC).replace(tzinfo=None) if value.tzinfo else value
+    if isinstance(value, dt.time):
+        return ((value.hour * 60 + value.minute) * 60 + value.second) * 10**6 + value.microsecond
+    if isinstance(value, dt.timedelta):
+        return value // dt.timedelta(microseconds=1)
+    return value
+
+
+class DestinationContract:
+    """What every destination does. See the module's docstring for what a subclass gives."""
+
+    secret: str | None = None
+    """A secret that is in the URL of make_destination, None if such URLs have none."""
+
+    @pytest.fixture
+    def make_destination(self) -> Callable[[], Destination]:
+        """A function that opens the destination; the place is empty at the beginning of each test."""
+        raise NotImplementedError("give a fixture make_destination")
+
+    def read_rows(self, destination: Destination, table: str) -> list[list[Any]]:
+        """Every row of a table, in any order."""
+        raise NotImplementedError("give a method read_rows")
+
+    @pytest.fixture
+    def destination(self, make_destination: Callable[[], Destination]) -> Iterator[Destination]:
+        """An open destination."""
+        opened = make_destination()
+        yield opened
+        opened.close()
+
+    def ids(self, destination: Destination, table: str) -> list[int]:
+        """The ids of a table, sorted."""
+        return sorted(row[0] for row in self.read_rows(destination, table))
+
+    def load(self, destination: Destination, plan: TablePlan, ids: Sequence[int], lsn: int = LSN) -> StagingWriter:
+        """Fill staging anew."""
+        writer = destination.create_staging(plan)
+        writer.write(simple_batch(ids, lsn))
+        writer.finish()
+        return writer
+
+    def publish_first(self, destination: Destination, ids: Sequence[int]) -> TablePlan:
+        """Load a table that is not there."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        self.load(destination, plan, ids)
+        destination.rename(plan.staging, plan.table)
+        return plan
+
+    def test_display_url_has_no_secret(self, destination: Destination) -> None:
+        """display_url is for logs."""
+        assert "://" in destination.display_url
+        assert self.secret is None or self.secret not in destination.display_url
+
+    def test_plan_of_an_absent_table(self, destination: Destination) -> None:
+        """A plan says all and changes nothing."""
+        relation = make_relation(TYPES)
+        plan = destination.plan(relation, TABLE)
+        assert not plan.exists
+        assert plan.relation == relation and plan.table == TABLE and plan.staging != TABLE
+        assert [c.attribute for c in plan.columns] == list(relation.columns)
+        assert not plan.columns[0].nullable and all(c.nullable for c in plan.columns[1:])
+        assert plan.create_sql
+        assert destination.fingerprint(TABLE) is None and destination.storage_id(TABLE) is None
+        assert destination.fingerprint(plan.staging) is None
+
+    def test_first_load(self, destination: Destination) -> None:
+        """Staging is filled, then takes the table's name."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        writer = self.load(destination, plan, [3, 1, 2])
+        assert writer.stats.rows == 3 and not any(writer.stats.adjusted.values())
+        assert destination.fingerprint(TABLE) is None
+        staged, identity = destination.fingerprint(plan.staging), destination.storage_id(plan.staging)
+        assert staged is not None and identity is not None
+        destination.rename(plan.staging, TABLE)
+        assert destination.fingerprint(plan.staging) is None
+        assert destination.fingerprint(TABLE) == staged and destination.storage_id(TABLE) == identity
+        rows = sorted([plain(v) for v in row] for row in self.read_rows(destination, TABLE))
+        assert rows == [[i, f"row {i}".encode(), LSN, 0, plain(COMMIT_TS), False] for i in (1, 2, 3)]
+
+    def test_second_load_is_exchanged(self, destination: Destination) -> None:
+        """The second load's staging is the table's twin; exchanging swaps content and storage ids."""
+        self.publish_first(destination, [1, 2])
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        assert plan.exists
+        self.load(destination, plan, [7])
+        assert self.ids(destination, TABLE) == [1, 2]
+        assert destination.fingerprint(plan.staging) == destination.fingerprint(TABLE)
+        before = destination.storage_id(TABLE), destination.storage_id(plan.staging)
+        assert before[0] != before[1] and None not in before
+        destination.exchange(plan.staging, TABLE)
+        assert (destination.storage_id(plan.staging), destination.storage_id(TABLE)) == before
+        assert self.ids(destination, TABLE) == [7] and self.ids(destination, plan.staging) == [1, 2]
+        destination.drop(plan.staging)
+        assert destination.fingerprint(plan.staging) is None and self.ids(destination, TABLE) == [7]
+
+    def test_staging_is_made_anew(self, make_destination: Callable[[], Destination]) -> None:
+        """What an earlier attempt left in staging, of this or another process, is gone."""
+        first, second = make_destination(), make_destination()
+        try:
+            plan = first.plan(make_relation(SIMPLE), TABLE)
+            first.create_staging(plan).write(simple_batch([1]))
+            self.load(second, second.plan(make_relation(SIMPLE), TABLE), [2])
+            self.load(first, plan, [3])
+            assert self.ids(first, plan.staging) == [3]
+        finally:
+            first.close()
+            second.close()
+
+    def test_abort_leaves_nothing(self, destination: Destination) -> None:
+        """After abort() staging is gone and the table as it was (rule 5); the next load works."""
+        self.publish_first(destination, [1])
+        before = destination.storage_id(TABLE)
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        writer = destination.create_staging(plan)
+        for _ in range(3):
+            writer.write(simple_batch(range(1000)))
+        writer.abort()
+        assert destination.fingerprint(plan.staging) is None and destination.storage_id(TABLE) == before
+        assert self.ids(destination, TABLE) == [1]
+        self.load(destination, plan, [2])
+        assert self.ids(destination, plan.staging) == [2]
+
+    def test_abort_of_nothing(self, destination: Destination) -> None:
+        """abort() does not mind that nothing was written, nor that staging went already."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        writer = destination.create_staging(plan)
+        destination.drop(plan.staging)
+        writer.abort()
+        assert destination.fingerprint(plan.staging) is None
+
+    def test_no_rows(self, destination: Destination) -> None:
+        """Empty batches are nothing, an empty table is a table."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        writer = destination.create_staging(plan)
+        writer.write(simple_batch([]))
+        writer.finish()
+        assert writer.stats.rows == 0
+        destination.rename(plan.staging, TABLE)
+        assert destination.fingerprint(TABLE) is not None and self.read_rows(destination, TABLE) == []
+
+    def test_many_batches(self, destination: Destination) -> None:
+        """Batches of any size, slices among them, all come, each once."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        writer = destination.create_staging(plan)
+        whole = simple_batch(range(5000))
+        at = 0
+        for size in (1, 2, 997, 0, 3000, 1000):
+            writer.write(whole.slice(at, size))
+            at += size
+        writer.finish()
+        assert writer.stats.rows == 5000
+        assert self.ids(destination, plan.staging) == list(range(5000))
+
+    @pytest.mark.parametrize("case", TYPES, ids=lambda case: case.name)
+    def test_type(self, destination: Destination, case: TypeCase) -> None:
+        """Every value of every type comes as it went, NULLs too, in whole and in sliced batches."""
+        plan = destination.plan(make_relation([case]), TABLE)
+        values = [None, *case.values, None, *case.values]
+        ids = list(range(len(values)))
+        batch = make_batch([("id", pa.array(ids, pa.int64())), (case.column, pa.array(values, case.arrow))])
+        writer = destination.create_staging(plan)
+        writer.write(batch.slice(0, 1))
+        writer.write(batch.slice(1))
+        writer.finish()
+        found = {row[0]: plain(row[1]) for row in self.read_rows(destination, plan.staging)}
+        assert found == {i: plain(v) for i, v in zip(ids, values, strict=True)}
+        assert not any(writer.stats.adjusted.values())
+
+    def test_all_types_in_one_table(self, destination: Destination) -> None:
+        """A table of every type, every second row NULL."""
+        plan = destination.plan(make_relation(TYPES), TABLE)
+        rows = 20
+        ids = list(range(rows))
+        cells = {t.column: [t.values[i % len(t.values)] if i % 2 else None for i in ids] for t in TYPES}
+        arrays = [(t.column, pa.array(cells[t.column], t.arrow)) for t in TYPES]
+        writer = destination.create_staging(plan)
+        writer.write(make_batch([("id", pa.array(ids, pa.int64())), *arrays]))
+        writer.finish()
+        found = sorted([plain(v) for v in row[: 1 + len(TYPES)]] for row in self.read_rows(destination, plan.staging))
+        assert found == [[i, *(plain(cells[t.column][i]) for t in TYPES)] for i in ids]
+
+    @pytest.mark.parametrize("case", SENTINELS, ids=lambda case: case.name)
+    def test_sentinels(self, destination: Destination, case: TypeCase) -> None:
+        """Infinities and NaN are written, changed and counted, or refused by column name; NULL stays NULL."""
+        plan = destination.plan(make_relation([case]), TABLE)
+        array = raw_array(case)
+        ids = pa.array(range(len(array)), pa.int64())
+        writer = destination.create_staging(plan)
+        try:
+            writer.write(make_batch([("id", ids), (case.column, array)]))
+            writer.finish()
+        except DestinationError as error:
+            assert case.column in str(error)
+            writer.abort()
+            return
+        assert set(writer.stats.adjusted) <= {case.column}
+        assert writer.stats.adjusted.get(case.column, 0) in (0, len(case.values))
+        found = {row[0]: row[1] for row in self.read_rows(destination, plan.staging)}
+        assert len(found) == len(array) and found[len(array) - 1] is None
+
+    def test_without_a_key(self, destination: Destination) -> None:
+        """Rows of a table without a key are never merged, equal ones neither (rule 13)."""
+        plan = destination.plan(make_relation(SIMPLE, key=False), TABLE)
+        writer = destination.create_staging(plan)
+        for _ in range(2):
+            writer.write(simple_batch([1, 1]))
+        writer.finish()
+        assert self.ids(destination, plan.staging) == [1, 1, 1, 1]
+
+    def test_copy_back(self, destination: Destination) -> None:
+        """Rows after an LSN, and no others, go over."""
+        plan = self.publish_first(destination, [1])
+        writer = destination.create_staging(plan)
+        writer.write(simple_batch([2], LSN + 1))
+        writer.write(simple_batch([3], LSN))
+        writer.finish()
+        assert destination.copy_back(plan.staging, TABLE, Lsn(LSN)) == 1
+        assert self.ids(destination, TABLE) == [1, 2]
+        assert destination.copy_back(plan.staging, TABLE, Lsn(LSN + 1)) == 0
+
+    def test_truncate(self, destination: Destination) -> None:
+        """No rows, the same table."""
+        self.publish_first(destination, [1, 2])
+        columns = destination.fingerprint(TABLE)
+        destination.truncate(TABLE)
+        assert self.read_rows(destination, TABLE) == [] and destination.fingerprint(TABLE) == columns
+
+    def test_drop_twice(self, destination: Destination) -> None:
+        """Dropping what is not there is no error."""
+        self.publish_first(destination, [1])
+        destination.drop(TABLE)
+        destination.drop(TABLE)
+        assert destination.fingerprint(TABLE) is None
+
+    def test_rename_keeps_what_is_there(self, destination: Destination) -> None:
+        """A rename never replaces a table."""
+        self.publish_first(destination, [1])
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        self.load(destination, plan, [2])
+        with pytest.raises(DestinationError):
+            destination.rename(plan.staging, TABLE)
+        assert self.ids(destination, TABLE) == [1]
+
+    def test_another_destination_sees_it(self, make_destination: Callable[[], Destination]) -> None:
+        """What was published is there for the next process."""
+        first = make_destination()
+        self.publish_first(first, [4])
+        identity = first.storage_id(TABLE)
+        first.close()
+        second = make_destination()
+        try:
+            assert second.storage_id(TABLE) == identity and self.ids(second, TABLE) == [4]
+        finally:
+            second.close()
