@@ -337,8 +337,29 @@ def test_a_folder_of_someone_else_is_replaced_only_when_asked(tmp_path: Path) ->
     assert destination.fingerprint("t") is not None
     (tmp_path / "u").mkdir()
     (tmp_path / "u" / "notes.txt").write_text("mine")
-    with pytest.raises(TableRefused, match="files that walshadow did not write"):
-        destination.plan(SIMPLE, "u", replace=True)
+    (tmp_path / "v" / "year=2026").mkdir(parents=True)
+    (tmp_path / "v" / "year=2026" / "part.parquet").write_text("mine")
+    (tmp_path / "w" / "inner").mkdir(parents=True)
+    (tmp_path / "w" / "a.parquet").write_bytes((tmp_path / "t" / "part-00000.parquet").read_bytes())
+    for other in ("u", "v", "w"):
+        with pytest.raises(TableRefused, match="files that walshadow did not write"):
+            destination.plan(SIMPLE, other, replace=True)
+        with pytest.raises(DestinationError, match="is there already"):
+            destination.rename("t", other)
+    with pytest.raises(DestinationError, match="can't remove"):
+        destination.drop("v")
+    assert (tmp_path / "v" / "year=2026" / "part.parquet").read_text() == "mine"
+
+
+def test_a_root_that_looks_like_a_pattern_is_a_plain_name(root: str) -> None:
+    other, own = ParquetDestination(f"{root}/lake-1", Settings()), ParquetDestination(f"{root}/lake-*", Settings())
+    load(other, [5])
+    load(own, [1])
+    load(own, [2])
+    own.truncate("t")
+    own.drop("t")
+    assert own.fingerprint("t") is None
+    assert (ids(other), entries(other)) == ([5], ["t"])
 
 
 def test_a_table_with_other_columns_is_refused_by_name(root: str) -> None:

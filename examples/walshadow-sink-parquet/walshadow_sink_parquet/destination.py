@@ -52,13 +52,14 @@ class ParquetDestination:
         self._refuse_names(relation)
         schema = _schema(columns)
         with errors(f"can't look at {self.display_url}"):
-            held = table if self._folders.files(table) else table + SWAP
+            held = table + SWAP if not self._folders.files(table) and self._folders.files(table + SWAP) else table
             present = self._folders.columns(held)
-            foreign = bool(self._folders.files(held)) and self._folders.mark(held) is None
-        if foreign and (present is None or not replace):
+            foreign = self._folders.is_foreign(held)
+            replaceable = present is not None and not self._folders.has_folders(held)
+        if foreign and not (replace and replaceable):
             raise TableRefused(
                 f"{self._folders.path(table)} holds files that walshadow did not write",
-                "move them, or load with --replace" if present else "move them",
+                "move them, or load with --replace" if replaceable else "move them",
             )
         if present is not None and present != columns_of(schema):
             raise TableRefused(

@@ -82,8 +82,16 @@ class Folders:
 
     def files(self, table: str) -> list[str]:
         """Paths of the files of a table, sorted; none if there is no folder or it is incomplete."""
-        found = self._entries(table)
+        found = self._entries(table, "file")
         return [] if f"{self.path(table)}/{INCOMPLETE}" in found else found
+
+    def is_foreign(self, table: str) -> bool:
+        """Whether there is something in the folder, and no mark of ours."""
+        return self.has_folders(table) or (bool(self.files(table)) and self.mark(table) is None)
+
+    def has_folders(self, table: str) -> bool:
+        """Whether there are folders in a table's folder: never of ours, and never removed."""
+        return bool(self._entries(table, "directory"))
 
     def parts(self, table: str) -> list[str]:
         """Paths of the Parquet files of a table, sorted."""
@@ -121,9 +129,10 @@ class Folders:
         return columns_of(pq.read_schema(parts[0], filesystem=self.fs)) if parts else None
 
     def remove(self, table: str) -> None:
-        """Remove a folder if it is there."""
+        """Remove a folder if it is there: file by file, and never what is in folders inside it. (The recursive
+        removal of fsspec takes ``*`` and ``?`` in a path for patterns.)"""
         folder = self.path(table)
-        if found := self._entries(table):
+        if found := self._entries(table, "file"):
             incomplete = f"{folder}/{INCOMPLETE}"
             self.fs.pipe_file(incomplete, b"")
             for path in found:
@@ -132,16 +141,16 @@ class Folders:
             self.fs.rm_file(incomplete)
         self.fs.invalidate_cache()
         if self.fs.isdir(folder):
-            self.fs.rm(folder, recursive=True)
+            self.fs.rmdir(folder)
 
     def move(self, source: str, target: str) -> None:
         """Rename a folder to a name that no table has. Atomic on a local file system; elsewhere the target is
         copied, and a table once it is whole, and then the source is removed."""
-        if self.files(target):
+        if self.files(target) or self.is_foreign(target):
             raise DestinationError(f"{self.path(target)} is there already")
         if self._renames:
             self.remove(target)
-            self.fs.mv(self.path(source), self.path(target), recursive=True)
+            self.fs.mv(self.path(source), self.path(target))
             return
         self.begin(target)
         for path in self.files(source):
@@ -156,14 +165,18 @@ class Folders:
         path = next(p for n in itertools.count(len(taken)) if (p := self.part(table, n)) not in taken)
         with self.fs.open(path + ".new", "wb") as handle:
             yield handle
-        self.fs.mv(path + ".new", path)
+        if self._renames:
+            self.fs.mv(path + ".new", path)
+        else:
+            self.fs.cp_file(path + ".new", path)
+            self.fs.rm_file(path + ".new")
 
-    def _entries(self, table: str) -> list[str]:
+    def _entries(self, table: str, kind: str) -> list[str]:
         self.fs.invalidate_cache()
         folder = self.path(table)
         if not self.fs.isdir(folder):
             return []
-        return sorted(e["name"] for e in self.fs.ls(folder, detail=True) if e["type"] == "file")
+        return sorted(e["name"] for e in self.fs.ls(folder, detail=True) if e["type"] == kind)
 
 
 def _without_secrets(url: str) -> str:
