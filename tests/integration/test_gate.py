@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -396,3 +397,35 @@ def test_the_gate_sees_what_a_snapshot_sees(cluster: Cluster) -> None:
     assert hit >= EXPECTED, f"not hit: {EXPECTED - hit}"
     assert not hit & IMPOSSIBLE_NOW, f"thought impossible: {hit & IMPOSSIBLE_NOW}"
     assert hit <= EXPECTED, f"paths that no list has: {hit - EXPECTED}"
+
+
+def write_empty_segment(server: PostgresServer, path: str) -> None:
+    """A whole segment of an SLRU that Postgres finds there when it starts."""
+    file = server.data / path
+    file.write_bytes(bytes(32 * PAGE_SIZE))
+    owner = (server.data / "PG_VERSION").stat()
+    os.chown(file, owner.st_uid, owner.st_gid)
+
+
+@pytest.mark.parametrize("major", available_majors(), ids=lambda m: f"pg{m}")
+def test_numbers_may_wrap_around(major: int, tmp_path: Path) -> None:
+    """Transactions, multixacts and member offsets all start over in the middle of it."""
+    with PostgresServer(major) as server:
+        cluster = Cluster(server, tmp_path)
+        for database in ("postgres", DATABASE):
+            server.execute("vacuum freeze", database=database)
+        server.stop()
+        first_xid, first_multi, first_offset = 2**32 - 50, 2**32 - 12, 2**32 - 20
+        server.run(
+            "pg_resetwal", "-f", "-D", str(server.data), "-x", str(first_xid), "-u", str(first_xid - 10_000_000),
+            "-m", f"{first_multi},{first_multi}", "-O", str(first_offset),
+        )  # fmt: skip
+        for path in ("pg_xact/0FFF", "pg_multixact/offsets/FFFF", "pg_multixact/members/14078"):
+            write_empty_segment(server, path)
+        server.start()
+        with cluster.sessions:
+            plain_life(cluster, "before")
+            multixacts(cluster)
+            cluster.check("before")
+        control = parse_control((server.data / "global/pg_control").read_bytes())
+        assert control.next_xid > 2**32 and control.next_multi < 1000 and control.next_multi_offset < 1000
