@@ -131,9 +131,9 @@ def _start_logging(level: str) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with ``argv`` (``sys.argv`` without its first word by default) and give its exit code."""
-    if argv is None:
-        hide_argv()
     try:
+        if argv is None:
+            hide_argv()
         try:
             app(args=None if argv is None else list(argv), prog_name=PROGRAM)
         finally:
