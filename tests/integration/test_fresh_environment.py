@@ -29,11 +29,17 @@ def run(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheels, built from a copy of the sources: a build leaves files beside them."""
+def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the sources: a build leaves files beside them."""
+    folder = tmp_path_factory.mktemp("sources") / "walshadow"
+    shutil.copytree(ROOT, folder, ignore=NOT_SOURCES)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheels(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheels of all distributions."""
     folder = tmp_path_factory.mktemp("wheels")
-    sources = tmp_path_factory.mktemp("sources") / "walshadow"
-    shutil.copytree(ROOT, sources, ignore=NOT_SOURCES)
     for project in PROJECTS:
         if UV.exists():
             run(UV, "build", "--wheel", "--out-dir", folder, sources / project)
@@ -92,7 +98,7 @@ def torn_wheel(folder: Path) -> Path:
     return wheel
 
 
-def test_wheels_hold_the_packages_and_their_types_and_no_tests(wheels: Path) -> None:
+def test_wheels_hold_the_packages_and_their_types_and_no_tests(sources: Path, wheels: Path) -> None:
     found = sorted(wheels.glob("*.whl"))
     assert len(found) == len(PROJECTS)
     for wheel in found:
@@ -102,8 +108,9 @@ def test_wheels_hold_the_packages_and_their_types_and_no_tests(wheels: Path) -> 
         (package,) = packages
         assert f"{package}/py.typed" in names
         assert not [n for n in names if "test_" in n or "/tests/" in n or n.startswith("tests/")]
-        sources = {f.relative_to(ROOT / p).as_posix() for p in PROJECTS for f in (ROOT / p).glob(f"{package}/**/*.py")}
-        assert sources == {n for n in names if n.endswith(".py")}
+        trees = [sources / project for project in PROJECTS]
+        modules = {f.relative_to(t).as_posix() for t in trees for f in t.glob(f"{package}/**/*.py")}
+        assert modules == {n for n in names if n.endswith(".py")}
 
 
 def test_the_program_is_there(fresh: Run) -> None:
