@@ -84,9 +84,9 @@ class ReplicationConnection:
             try:
                 self._pg.send_query(command.encode())
                 while self._pg.flush():
-                    self._wait(select.POLLIN | select.POLLOUT)
+                    self._wait_for_input()
             except psycopg.OperationalError as error:
-                raise connection_lost(error, self.doing) from None
+                raise self._lost(error) from None
 
     def rows(self) -> list[Row]:
         """The rows of the next result, as text. Raises SourceError, which a result that is none also is."""
@@ -108,19 +108,17 @@ class ReplicationConnection:
     def copy_data(self) -> memoryview | None:
         """The next message of the COPY stream, None at its end. It is the caller's own. Raises SourceError."""
         with self._lock:
-            if self._ended:
-                raise self._was_ended()
             try:
                 size, data = self._pg.get_copy_data(1)
                 while size == 0:
-                    self._wait(select.POLLIN)
+                    self._wait_for_input()
                     size, data = self._pg.get_copy_data(1)
             except psycopg.OperationalError as error:
-                raise connection_lost(error, self.doing) from None
-            if size > 0:
-                return data
-            self._copying = False
-            return None
+                raise self._lost(error) from None
+        if size > 0:
+            return data
+        self._copying = False
+        return None
 
     def finish_command(self) -> None:
         """Take what is left of the command's results. Raises SourceError if one is an error."""
@@ -131,25 +129,22 @@ class ReplicationConnection:
         with self._lock:
             try:
                 while self._pg.is_busy():
-                    self._wait(select.POLLIN)
+                    self._wait_for_input()
                 result = self._pg.get_result()
             except psycopg.OperationalError as error:
-                raise connection_lost(error, self.doing) from None
+                raise self._lost(error) from None
         if result is not None and result.status == pq.ExecStatus.FATAL_ERROR:
             raise server_error(result, self.doing)
         return result
 
-    def _wait(self, events: int) -> None:
-        if self._ended:
-            raise self._was_ended()
-        if events & select.POLLOUT:
-            self._poll.modify(self._pg.socket, events)
+    def _wait_for_input(self) -> None:
         self._poll.poll(_LOOK_AGAIN_MS)
-        if events & select.POLLOUT:
-            self._poll.modify(self._pg.socket, select.POLLIN)
         if self._ended:
             raise self._was_ended()
         self._pg.consume_input()
+
+    def _lost(self, error: psycopg.OperationalError) -> SourceError:
+        return self._was_ended() if self._ended else connection_lost(error, self.doing)
 
     def _was_ended(self) -> SourceError:
         return SourceError(f"{self.doing} was ended on this side")

@@ -6,8 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
 from walshadow_core.api import UsageError
@@ -73,6 +71,10 @@ class Settings(BaseModel):
     @field_validator("dsn")
     @classmethod
     def _dsn_is_understood(cls, dsn: SecretStr) -> SecretStr:
+        # here, so that a list of plugins does not load libpq
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+
         try:
             conninfo_to_dict(dsn.get_secret_value())
         except psycopg.Error:

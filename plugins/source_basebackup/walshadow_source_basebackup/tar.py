@@ -23,6 +23,7 @@ MAX_EXTENDED = 1 << 20
 """Bytes that a pax header or a GNU long name may have: far more than any path."""
 
 _ZEROS = bytes(BLOCK)
+_NOTHING = memoryview(b"")
 _FIELD_PADDING = b" \0"
 
 
@@ -49,7 +50,7 @@ class TarReader:
         self._pull = pull
         self._name = name
         self._prefix = prefix
-        self._rest = memoryview(b"")
+        self._rest = _NOTHING
         self._current: TarFile | None = None
         self._left = 0
         self._padding = 0
@@ -99,7 +100,7 @@ class TarReader:
                 rest = self._next()
             size = len(rest)
             if size <= left:
-                self._rest = rest[size:]
+                self._rest = _NOTHING
                 self._left = left - size
                 yield rest
             else:
@@ -112,16 +113,21 @@ class TarReader:
     def _next(self) -> memoryview:
         piece = self._pull()
         if piece is None:
-            where = f" inside {self._current.path}" if self._current else ""
-            raise self._broken(f"it ends too early{where}")
+            raise self._too_early()
         return piece
 
+    def _too_early(self) -> FormatError:
+        where = f" inside {self._current.path}" if self._current else ""
+        return self._broken(f"it ends too early{where}")
+
     def _skip(self, size: int) -> None:
-        rest = self._rest
-        while size > len(rest):
-            size -= len(rest)
-            rest = self._next()
-        self._rest = rest[size:]
+        piece: memoryview | None = self._rest
+        while piece is not None and size > len(piece):
+            size -= len(piece)
+            piece = self._pull()
+        if piece is None:
+            raise self._too_early()
+        self._rest = piece[size:]
 
     def _take(self, size: int) -> bytes:
         rest = self._rest
