@@ -76,9 +76,10 @@ MULTI_DAMAGED = 4
 """What became of a multixact's look-up: found; its offset, the offset of its successor, or some of its members are
 not covered (or not set); or what is there can't be a multixact."""
 
-_MAX_MEMBERS = 1 << 22
-"""More members than any multixact has: a larger number is damage."""
-_BATCH_MEMBERS = 1 << 22
+_MAX_MEMBERS = 1 << 17
+"""A larger number of members is damage: multixacts grow by one member at a time, each time as a new one, so that one
+of n members has used up n * n / 2 of the 2^32 numbers there are."""
+_BATCH_MEMBERS = 1 << 18
 """How many members are looked up at a time."""
 
 _LAST_SEGMENT = {
