@@ -25,7 +25,8 @@ from walshadow_source_basebackup.settings import Settings
 OLDEST_MAJOR = 15
 
 _OTHER_WAYS = (
-    "load with --from object_store, from a backup of a Postgres that you run, or with --from copy, through SQL"
+    "load from a Postgres that you run: a server of your own restored from the service's dump or fed by its logical "
+    "replication can be the source"
 )
 
 _MANAGED = (
