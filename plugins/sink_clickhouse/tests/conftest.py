@@ -6,21 +6,25 @@ import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import chdb
 import pytest
-
-from walshadow_core.api import Destination
 from walshadow_sink_clickhouse.engine import EngineProcess
 from walshadow_sink_clickhouse.plugin import walshadow_destination
+
+from walshadow_core.api import Destination
 
 Opener = Callable[..., Destination]
 
 _databases = itertools.count(1)
 
 
-@pytest.fixture(scope="session")
-def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The directory of the one embedded engine that this process may have."""
-    return tmp_path_factory.mktemp("engine") / "data"
+@pytest.fixture(scope="module")
+def embedded_path(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The directory of the one embedded engine that this process may have; held open, so that it starts once."""
+    path = tmp_path_factory.mktemp("engine") / "data"
+    handle = chdb.connect(str(path))
+    yield path
+    handle.close()
 
 
 @pytest.fixture(scope="session")
@@ -64,3 +68,17 @@ def opened(request: pytest.FixtureRequest) -> Opener:
     """Both."""
     found: Opener = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+def embedded_anywhere(embedded_path: Path) -> Opener:
+    """Opens the embedded engine; the database is a setting."""
+    return opener(f"chdb://{embedded_path}")
+
+
+@pytest.fixture(params=["embedded", "over_http"])
+def opened_anywhere(request: pytest.FixtureRequest) -> Opener:
+    """Opens either; the database is a setting."""
+    if request.param == "embedded":
+        return opener(f"chdb://{request.getfixturevalue('embedded_path')}")
+    return opener(request.getfixturevalue("engine_process").url(""))

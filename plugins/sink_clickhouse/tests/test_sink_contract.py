@@ -7,20 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from walshadow_core.api import Destination
-from walshadow_core.testing.destination_contract import DestinationContract
 from walshadow_sink_clickhouse.destination import ClickHouseDestination
 from walshadow_sink_clickhouse.engine import EngineProcess
 from walshadow_sink_clickhouse.plugin import walshadow_destination
 from walshadow_sink_clickhouse.quoting import qualified
+
+from walshadow_core.api import Destination
+from walshadow_core.testing.destination_contract import DestinationContract
 
 
 class _ClickHouse(DestinationContract):
     def read_rows(self, destination: Destination, table: str) -> list[list[Any]]:
         assert isinstance(destination, ClickHouseDestination)
         client = destination._connection.client
-        result = client.query(f"SELECT * FROM {qualified(destination._database, table)}", query_formats={"String": "bytes"})
+        result = client.query(
+            f"SELECT * FROM {qualified(destination._database, table)}", query_formats={"String": "bytes"}
+        )
         return [list(row) for row in result.result_rows]
 
 

@@ -23,10 +23,15 @@ SOURCE_SETTINGS: Mapping[str, str] = {
     "bytea_output": "hex",
     "client_encoding": "UTF8",
     "search_path": "pg_catalog",
+    "standard_conforming_strings": "on",
+    # A policy that hides rows from this role is an error, not a difference.
+    "row_security": "off",
     "statement_timeout": "0",
     "lock_timeout": "0",
+    "transaction_timeout": "0",
     "idle_in_transaction_session_timeout": "0",
 }
+"""Settings of the source session; one that its version does not have (transaction_timeout before 17) is left out."""
 
 
 @dataclass(frozen=True)
@@ -50,17 +55,22 @@ def _integer() -> Canonical:
 
 
 def _float(function: str, bits: int) -> Canonical:
+    # The destination's may be wider by hand: cut back to the source's bits, which loses nothing.
     return Canonical(
         f"encode({function}({{c}}), 'hex')",
-        f"leftPad(lower(hex(reinterpretAsUInt{bits}({{c}}))), {bits // 4}, '0')",
+        f"leftPad(lower(hex(reinterpretAsUInt{bits}(toFloat{bits}({{c}})))), {bits // 4}, '0')",
     )
 
 
-def _moment(kind: str, scale: int) -> Canonical:
-    """A timestamp in a DateTime64 of this scale; nanoseconds end in 2262."""
-    second = "2262-04-11 23:47:16.854775" if scale == 9 else "2299-12-31 23:59:59"
-    fraction = "." + "9" * min(scale, 6) if 0 < scale < 9 else ""
-    low, high = f"{kind} '1900-01-01 00:00:00'", f"{kind} '{second}{fraction}'"
+_LAST_NANOSECOND, _LAST = "2262-04-11 23:47:16.854775", "2299-12-31 23:59:59.999999"
+
+
+def _moment(kind: str, digits: int, landed_digits: int) -> Canonical:
+    """A timestamp with ``digits`` of a second, in a DateTime64 with ``landed_digits``; nanoseconds end in 2262. The
+    bound is cut, not rounded, to the digits that are sent."""
+    last = _LAST_NANOSECOND if landed_digits == 9 else _LAST
+    cut = last[: len(last) - (6 - digits)].rstrip(".")
+    low, high = f"{kind} '1900-01-01 00:00:00'", f"{kind} '{cut}'"
     return Canonical(
         "(extract(epoch from {c}) * 1000000)::bigint::text",
         "toString(toUnixTimestamp64Micro({c}))",
@@ -116,7 +126,8 @@ def canonical_of(column: ColumnPlan) -> Canonical:
         return NUMERIC_AS_DECIMAL if "Decimal" in column.type else NUMERIC_AS_TEXT
     if attribute.type_oid in MOMENTS:
         found = re.search(r"DateTime64\((\d)", column.type)
-        return _moment(MOMENTS[attribute.type_oid], int(found[1]) if found else 0)
+        digits = attribute.typmod if 0 <= attribute.typmod <= 6 else 6
+        return _moment(MOMENTS[attribute.type_oid], digits, int(found[1]) if found else 0)
     try:
         return CANONICAL[attribute.type_oid]
     except KeyError:
@@ -138,6 +149,9 @@ def source_value(column: ColumnPlan, policy: str) -> str:
     elif entry.clamped is not None and policy == "clamp":
         value = f"case when {name} is not null then {entry.clamped.replace('{c}', name)} end"
     text = entry.postgres.replace("{c}", f"({value})")
+    if entry.beyond is not None and policy == "error":
+        # No load lets such a value through: it is printed as no other value is, and so differs.
+        text = f"case when {entry.beyond.replace('{c}', name)} then concat('beyond ', {name}) else {text} end"
     return f"case when ({value}) is not null then {text} end"
 
 

@@ -26,6 +26,9 @@ DESTINATION_SETTINGS = {
 }
 """Sorting all rows by digest must not need memory for all of them."""
 
+_PINNED = "SETTINGS output_format_decimal_trailing_zeros = 0, do_not_merge_across_partitions_select_final = 0"
+"""A profile's defaults don't matter either: how decimals print, and that FINAL sees every version of a row."""
+
 
 def source_side(plan: TablePlan, policy: str) -> Comparison:
     """What the source is asked, its values as ``policy`` would have changed them."""
@@ -39,7 +42,7 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     if encoding == "SQL_ASCII":
         label = f"encode(convert_to({label}, 'SQL_ASCII'), 'escape')"
     digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM ONLY {table}"
-    conditions = {c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None}
+    conditions = {c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None and policy != "error"}
     counts = ", ".join(f"count(*) FILTER (WHERE {b})" for b in conditions.values())
     return Comparison(
         source_settings=SOURCE_SETTINGS,
@@ -70,7 +73,7 @@ def _from(plan: TablePlan, database: str, final: bool) -> str:
 def destination_summary_sql(plan: TablePlan, database: str, final: bool) -> str:
     """Count and checksum of what a reader sees, as text."""
     first_words = f"reinterpretAsInt64(reverse(substring({_destination_digest(plan.columns)}, 1, 8)))"
-    return f"SELECT toString(count()), toString(sum(toInt256({first_words}))) {_from(plan, database, final)}"
+    return f"SELECT toString(count()), toString(sum(toInt256({first_words}))) {_from(plan, database, final)} {_PINNED}"
 
 
 def destination_rows_sql(plan: TablePlan, database: str, final: bool) -> str:
@@ -80,4 +83,4 @@ def destination_rows_sql(plan: TablePlan, database: str, final: bool) -> str:
         f"lower(hex({_destination_digest(keys)})) AS k, lower(hex({_destination_digest(plan.columns)})) AS r, "
         f"{destination_label(keys)} AS l"
     )
-    return f"SELECT k, r, l FROM (SELECT {digests} {_from(plan, database, final)}) ORDER BY k, r"
+    return f"SELECT k, r, l FROM (SELECT {digests} {_from(plan, database, final)}) ORDER BY k, r {_PINNED}"
