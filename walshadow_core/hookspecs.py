@@ -33,7 +33,7 @@ def walshadow_plugin_info() -> PluginInfo:  # type: ignore[empty-body]
 
     >>> @hookimpl
     ... def walshadow_plugin_info():
-    ...     return PluginInfo(name="sink-parquet", summary="Parquet files", schemes=("parquet",))
+    ...     return PluginInfo(name="sink-parquet", summary="Parquet files", schemes=("parquet+",))
     """
 
 

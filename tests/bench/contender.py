@@ -130,13 +130,13 @@ def decode_alone(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
 
     import numpy as np
     import psycopg
-    from walshadow_core.decode.table import TableDecoder
-    from walshadow_core.visibility.status import CopiedStatus
 
     from walshadow_core.catalog.sql import read_catalog
+    from walshadow_core.decode.table import TableDecoder
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.pgformat.heap import PAGE_SIZE, PageWalker
     from walshadow_core.visibility.gate import Gate
+    from walshadow_core.visibility.status import CopiedStatus
 
     relation = read_catalog(dsn, ["bench"]).relations[0]
     with psycopg.connect(dsn) as conn:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +64,7 @@ class LoadResult:
     """What a load came to. ``seconds`` says, per stage, for how long its thread was busy with it."""
 
     stats: LoadStats
-    seconds: Counter[str]
+    seconds: dict[str, float]
 
 
 ResolverFactory = Callable[[TransactionStatus], VisibilityResolver]
@@ -117,7 +117,7 @@ class _Pass:
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     # -- failing
 
@@ -222,7 +222,8 @@ class _Pass:
                     thread.join()
                 for worker in workers:
                     worker.close()
-                    self.seconds.update(worker.seconds)
+                    for stage, seconds in worker.seconds.items():
+                        self.seconds[stage] += seconds
                 status.close()
         self.seconds["write"] += writer_loop.seconds
 

@@ -132,7 +132,7 @@ class BackupReader:
                     waited = time.perf_counter()
                     buffer = self._pool.take()
                     self.seconds_waiting += time.perf_counter() - waited
-                    view, filled, size = memoryview(buffer), 0, len(buffer)
+                    view, filled, size = buffer.data, 0, len(buffer)
                 part = min(size - filled, len(chunk))
                 view[filled : filled + part] = chunk[:part]
                 filled += part

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +80,7 @@ class DecodeWorker:
         self._walker = PageWalker(CHUNK_PAGES)
         self._decoders: dict[int, TableDecoder] = {}
         self._spools: dict[int, DeferredSpool] = {}
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def run(self, chunks: Channel[PageChunk], pool: BufferPool) -> None:
         """Decode what comes until the channel closes. Raises ChannelBroken."""

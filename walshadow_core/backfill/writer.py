@@ -28,15 +28,12 @@ class MetaColumns:
     def of(self, rows: int) -> list[pa.Array]:
         """Arrays of META_FIELDS, ``rows`` long."""
         if rows > self._rows:
-            values = (
-                np.full(rows, self._tag, np.uint64),
-                np.zeros(rows, np.uint32),
-                np.full(rows, self._commit_ts, np.int64),
-                np.zeros(rows, np.bool_),
-            )
+            commit_ts = pa.array(np.full(rows, self._commit_ts, np.int64)).view(META_FIELDS[2].type)
             self._arrays = [
-                pa.array(v).cast(f.type) if v.dtype != np.int64 else pa.array(v).view(f.type)
-                for v, f in zip(values, META_FIELDS, strict=True)
+                pa.array(np.full(rows, self._tag, np.uint64)),
+                pa.array(np.zeros(rows, np.uint32)),
+                commit_ts,
+                pa.array(np.zeros(rows, np.bool_)),
             ]
             self._rows = rows
         return [a.slice(0, rows) for a in self._arrays]

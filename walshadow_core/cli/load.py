@@ -107,7 +107,7 @@ def _plan(
     from walshadow_core.decode.table import decodable
 
     catalog = read_catalog(dsn, tables)
-    refused = list(catalog.refused)
+    refused = [(name, reason) for name, reason in catalog.refused]
     relations = []
     for relation in catalog.relations:
         try:

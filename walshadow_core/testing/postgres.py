@@ -94,9 +94,7 @@ class PostgresServer:
         return {"user": self._uid, "group": self._gid, "extra_groups": []}
 
     def _reachable(self, folder: Path) -> bool:
-        probe = subprocess.run(
-            ["test", "-x", str(folder / "postgres")], cwd="/", check=False, **self._popen_user()
-        )
+        probe = subprocess.run(["test", "-x", str(folder / "postgres")], cwd="/", check=False, **self._popen_user())
         return probe.returncode == 0
 
     def _copy_binaries(self, binaries: Path) -> Path:
