@@ -15,7 +15,6 @@ import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
 from walshadow_core.api import Attribute, Bytes
-from walshadow_core.decode.deform import KIND_NULL
 from walshadow_core.pgformat.jit import kernel
 
 DONE: Final = 0
@@ -111,30 +110,6 @@ back as the new count."""
 
 
 @kernel
-def append_validity(kind: NDArray[np.uint8], bitmap: Bytes, row: int) -> int:
-    """Write n validity bits from bit ``row`` on, least significant bit first; gives the count of nulls."""
-    n = kind.size
-    nulls = 0
-    i = 0
-    while i < n and (row + i) & 7 != 0:
-        if kind[i] != KIND_NULL:
-            bitmap[(row + i) >> 3] |= np.uint8(1 << ((row + i) & 7))
-        else:
-            nulls += 1
-        i += 1
-    while i < n:
-        byte = 0
-        stop = min(i + 8, n)
-        for k in range(i, stop):
-            valid = 1 if kind[k] != KIND_NULL else 0
-            byte |= valid << (k - i)
-            nulls += 1 - valid
-        bitmap[(row + i) >> 3] = np.uint8(byte)
-        i = stop
-    return nulls
-
-
-@kernel
 def load64(buf: Bytes, at: np.uint64) -> np.uint64:
     """The little-endian uint64 at a byte offset; the caller has checked the bounds.
 
@@ -151,6 +126,40 @@ def store64(buf: Bytes, at: np.uint64, value: np.uint64) -> None:
     """Write a uint64 at a byte offset, little-endian; the caller has checked the bounds."""
     for k in range(8):
         buf[at + np.uint64(k)] = np.uint8((value >> np.uint64(8 * k)) & np.uint64(255))
+
+
+@kernel
+def append_validity(kind: NDArray[np.uint8], bitmap: Bytes, row: int) -> int:
+    """Write n validity bits from bit ``row`` on, least significant bit first; gives the count of nulls.
+
+    ``kind`` holds KIND_NULL (0) and KIND_VALUE (1) alone, so that eight of them fold into a byte.
+    """
+    n = kind.size
+    valid = np.uint64(0)
+    i = 0
+    while i < n:
+        at = np.uint64((row + i) >> 3)
+        shift = (row + i) & 7
+        if shift == 0 and i + 8 <= n:
+            bits = load64(kind, np.uint64(i))
+            count = bits + (bits >> np.uint64(32))
+            count += count >> np.uint64(16)
+            count += count >> np.uint64(8)
+            valid += count & np.uint64(15)
+            bits |= bits >> np.uint64(7)
+            bits |= bits >> np.uint64(14)
+            bits |= bits >> np.uint64(28)
+            bitmap[at] = np.uint8(bits & np.uint64(255))
+            i += 8
+        else:
+            stop = min(i + 8 - shift, n)
+            byte = np.uint64(bitmap[at]) & np.uint64((1 << shift) - 1)
+            for k in range(i, stop):
+                byte |= np.uint64(kind[k]) << np.uint64(shift + k - i)
+                valid += np.uint64(kind[k])
+            bitmap[at] = np.uint8(byte)
+            i = stop
+    return n - int(np.int64(valid))
 
 
 def enlarged(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
