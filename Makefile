@@ -69,11 +69,11 @@ $(VENV)/.installed: Makefile $(PROJECTS:%=%/pyproject.toml)
 	@echo "installing the packages into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --root-user-action=ignore 'pip>=25.1'
 	@$(BIN)/python -m pip install --quiet --root-user-action=ignore uv || true
-	@if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python $(EDITABLE) --group dev; \
+	@if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python $(EDITABLE) --group dev; \
 		else $(BIN)/python -m pip install --quiet --root-user-action=ignore $(EDITABLE) --group dev; fi
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
-	@if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --python $(BIN)/python --group bench; \
+	@if [ -x $(BIN)/uv ]; then $(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --group bench; \
 		else $(BIN)/python -m pip install --quiet --root-user-action=ignore --group bench; fi
 	@touch $@
