@@ -27,8 +27,8 @@ def pages_of(server: PostgresServer, table: str) -> np.ndarray:
 
 
 def test_pages_of_a_server_with_checksums_are_good(server: PostgresServer) -> None:
-    for table in ("t", "pg_class", "pg_attribute", "pg_proc", "pg_proc_oid_index"):
-        pages = pages_of(server, table)
+    for table in ("t", "pg_class", "pg_proc_oid_index"):
+        pages = pages_of(server, table)[: 24 * PAGE_SIZE]
         assert len(pages) >= PAGE_SIZE
         assert bad_checksums(pages, 0).tolist() == [], table
 
