@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import struct
 import uuid
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -150,8 +151,7 @@ def test_block_keeps_content_when_it_grows() -> None:
         assert block.array[:10].tolist() == list(range(10)) and len(block.array) >= (9 << 20) + 10
         block.seal()
         if block.path:
-            with open(block.path, "rb") as file:
-                assert file.read() == bytes(range(10))
+            assert Path(block.path).read_bytes() == bytes(range(10))
         block.clear()
         block.array[-1] = 1
         block.close()

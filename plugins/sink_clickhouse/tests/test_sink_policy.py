@@ -139,7 +139,7 @@ def test_not_null_columns(embedded: Any) -> None:
         pa.decimal128(18, 2), 1, [None, pa.py_buffer(DECIMAL_NAN_128.to_bytes(16, "little", signed=True))]
     )
     arrays = [pa.array([1], pa.int64()), pa.array([1], pa.int32()).cast(pa.date32()), nan, pa.array(["x"])]
-    with pytest.raises(DestinationError, match="c_numeric_18_2_.*NaN"):
+    with pytest.raises(DestinationError, match=r"c_numeric_18_2_.*NaN"):
         writer.write(make_batch(list(zip([c.name for c in plan.columns], arrays, strict=True))))
     writer.abort()
     assert destination.fingerprint(plan.staging) is None

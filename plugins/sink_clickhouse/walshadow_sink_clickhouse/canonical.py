@@ -197,8 +197,9 @@ def source_label(columns: Sequence[ColumnPlan]) -> str:
     """The Postgres expression of a printable key."""
     parts = [
         f"{_postgres_literal(c.attribute.name + '=')} || "
-        f"coalesce(left(concat({quote_postgres(c.attribute.name)}), {_LABEL_LENGTH}), 'NULL')"
+        f"case when {name} is null then 'NULL' else left(concat({name}), {_LABEL_LENGTH}) end"
         for c in columns[:_LABEL_COLUMNS]
+        for name in (quote_postgres(c.attribute.name),)
     ]
     return " || ', ' || ".join(parts) if parts else "''"
 

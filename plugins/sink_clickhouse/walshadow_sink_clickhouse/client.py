@@ -28,7 +28,7 @@ class Connection(Protocol):
     client: Client
 
     def rows(self, sql: str) -> list[list[Any]]:
-        """The rows of a small result; 64-bit integers come as text."""
+        """The rows of a small result; 64-bit integers may come as text."""
         ...
 
     def columns(self, sql: str, settings: Mapping[str, Any]) -> Iterator[list[Any]]:

@@ -79,8 +79,19 @@ def destination_summary_sql(plan: TablePlan, database: str, final: bool) -> str:
 def destination_rows_sql(plan: TablePlan, database: str, final: bool) -> str:
     """Key digest, row digest and printable key of what a reader sees, sorted by the first two."""
     keys = key_columns(plan.columns, plan.relation.key)
+    # In ClickHouse an alias hides a column of the same name, even beside it in the same SELECT.
+    taken = {c.name for c in plan.columns} | {DELETED_COLUMN}
+    k, r, label = (identifier(_free_name(name, taken)) for name in ("key_digest", "row_digest", "key_label"))
     digests = (
-        f"lower(hex({_destination_digest(keys)})) AS k, lower(hex({_destination_digest(plan.columns)})) AS r, "
-        f"{destination_label(keys)} AS l"
+        f"lower(hex({_destination_digest(keys)})) AS {k}, lower(hex({_destination_digest(plan.columns)})) AS {r}, "
+        f"{destination_label(keys)} AS {label}"
     )
-    return f"SELECT k, r, l FROM (SELECT {digests} {_from(plan, database, final)}) ORDER BY k, r {_PINNED}"
+    return (
+        f"SELECT {k}, {r}, {label} FROM (SELECT {digests} {_from(plan, database, final)}) ORDER BY {k}, {r} {_PINNED}"
+    )
+
+
+def _free_name(name: str, taken: set[str]) -> str:
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,256 @@
+"""The staging writer: in flight, aborted, killed, out of time; and errors of the server in one line."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from walshadow_sink_clickhouse.blocks import BlockPool
+from walshadow_sink_clickhouse.client import Connection, connect
+from walshadow_sink_clickhouse.engine import EngineProcess, EngineServer
+from walshadow_sink_clickhouse.plugin import walshadow_destination
+from walshadow_sink_clickhouse.url import parse_url
+from walshadow_sink_clickhouse.writer import kill_sql, named_as_ours
+
+from walshadow_core.api import DestinationError
+from walshadow_core.testing.destination_contract import SIMPLE, make_relation, simple_batch
+
+SLOW = "sleepEachRow(0.02) = 0"
+"""As a materialized column: 50 rows take a second."""
+
+
+def slow_staging(destination: Any) -> Any:
+    """A plan into a table whose every row takes 20 ms to insert."""
+    connection: Connection = destination._connection
+    connection.run(f"CREATE DATABASE IF NOT EXISTS {destination._database} ENGINE = Atomic")
+    connection.run(
+        f"CREATE TABLE {destination._name('t')} (id Int64, c_text Nullable(String), slow UInt8 MATERIALIZED {SLOW},"
+        " _lsn UInt64, _xid UInt32, _commit_ts DateTime64(6, 'UTC'), _is_deleted Bool)"
+        " ENGINE = MergeTree ORDER BY id"
+    )
+    return destination.plan(make_relation(SIMPLE), "t")
+
+
+def running(connection: Connection, destination: Any) -> list[str]:
+    """Inserts of ours that the server runs into this database."""
+    return [
+        row[0]
+        for row in connection.rows(
+            f"SELECT query FROM system.processes WHERE query_kind = 'Insert' AND {named_as_ours('walshadow-')}"
+        )
+        if f"`{destination._database}`" in row[0]
+    ]
+
+
+def wait_for_insert(connection: Connection, destination: Any) -> None:
+    """Until the server runs an insert of ours."""
+    for _ in range(2000):
+        if running(connection, destination):
+            return
+        threading.Event().wait(0.005)
+    raise AssertionError("no insert of ours came up")
+
+
+def big_batch() -> pa.RecordBatch:
+    """Three seconds' worth: as long as one block may sleep."""
+    return simple_batch(range(140))
+
+
+def test_abort_ends_what_is_in_flight(opened: Any) -> None:
+    """When abort() returns no insert runs any more, and staging is gone."""
+    destination = opened()
+    plan = slow_staging(destination)
+    writer = destination.create_staging(plan)
+    watcher = connect(destination._target)
+    writer.write(big_batch())
+    wait_for_insert(watcher, destination)
+    writer.abort()
+    assert running(watcher, destination) == []
+    assert destination.fingerprint(plan.staging) is None
+    assert writer.stats.rows == 0
+    watcher.close()
+    destination.close()
+
+
+def test_a_new_attempt_ends_inserts_of_the_old(opened: Any) -> None:
+    """What an earlier attempt still inserts is ended before staging is made anew; none of its rows come there."""
+    first, second = opened(), opened()
+    plan = slow_staging(first)
+    writer = first.create_staging(plan)
+    watcher = connect(first._target)
+    writer.write(big_batch())
+    wait_for_insert(watcher, first)
+    anew = second.create_staging(plan)
+    assert running(watcher, first) == []
+    with pytest.raises(DestinationError):
+        writer.finish()
+    anew.write(simple_batch([1]))
+    anew.finish()
+    assert [int(r[0]) for r in watcher.rows(f"SELECT id FROM {first._name(plan.staging)}")] == [1]
+    for each in (watcher, first, second):
+        each.close()
+
+
+def test_a_killed_insert_is_an_error(opened: Any) -> None:
+    """Whoever kills it: never a load that misses rows."""
+    destination = opened()
+    writer = destination.create_staging(slow_staging(destination))
+    watcher = connect(destination._target)
+    writer.write(big_batch())
+    wait_for_insert(watcher, destination)
+    watcher.run(kill_sql(named_as_ours("walshadow-")))
+    with pytest.raises(DestinationError, match="while inserting 140 rows"):
+        writer.finish()
+    writer.abort()
+    watcher.close()
+    destination.close()
+
+
+def test_an_insert_has_a_time_limit(opened: Any) -> None:
+    """insert_timeout: an error that names the setting."""
+    destination = opened(insert_timeout=1)
+    writer = destination.create_staging(slow_staging(destination))
+    writer.write(big_batch())
+    with pytest.raises(
+        DestinationError, match=r"time ran out while inserting 140 rows.*raise the setting insert_timeout"
+    ):
+        writer.finish()
+    writer.abort()
+    destination.close()
+
+
+def test_an_error_comes_at_a_later_call(opened: Any) -> None:
+    """Staging that went away: the next write or finish says so; blocks are given back."""
+    destination = opened(blocks=2)
+    plan = destination.plan(make_relation(SIMPLE), "t")
+    writer = destination.create_staging(plan)
+    destination.drop(plan.staging)
+    with pytest.raises(DestinationError, match=r"ClickHouse failed while inserting 1 rows.*UNKNOWN_TABLE") as error:
+        for _ in range(4):
+            writer.write(simple_batch([1]))
+        writer.finish()
+    assert "\n" not in str(error.value) and len(str(error.value)) < 900
+    writer.abort()
+    writer = destination.create_staging(plan)
+    for _ in range(5):
+        writer.write(simple_batch([1]))
+    writer.finish()
+    assert writer.stats.rows == 5 and writer.stats.bytes > 0
+    destination.close()
+
+
+def test_several_writers_share_the_blocks(opened: Any) -> None:
+    """More tables than blocks, from several threads: all come through."""
+    destination = opened(blocks=2)
+    plans = [destination.plan(make_relation(SIMPLE, name=f"t{i}"), f"t{i}") for i in range(5)]
+    writers = [destination.create_staging(plan) for plan in plans]
+
+    def fill(writer: Any) -> None:
+        for i in range(5):
+            writer.write(simple_batch([i]))
+        writer.finish()
+
+    with ThreadPoolExecutor(5) as threads:
+        list(threads.map(fill, writers))
+    assert [w.stats.rows for w in writers] == [5] * 5
+    destination.close()
+
+
+def test_pool_waits() -> None:
+    """No more blocks than the limit; who asks for one more gets the first that comes back."""
+    pool = BlockPool(2, in_files=False)
+    first, second = pool.take(), pool.take()
+    got: list[Any] = []
+    thread = threading.Thread(target=lambda: got.append(pool.take()))
+    thread.start()
+    thread.join(0.05)
+    assert not got
+    first.used = first.rows = 3
+    pool.give(first)
+    thread.join(10)
+    assert got == [first] and first.used == first.rows == 0
+    pool.give(second)
+    pool.close()
+
+
+def test_equal_blocks_are_not_dropped(opened: Any) -> None:
+    """The settings say no deduplication and no waiting room, whatever the server's default."""
+    destination = opened()
+    writer = destination.create_staging(destination.plan(make_relation(SIMPLE, key=False), "t"))
+    sent = destination._connection.known(writer._settings)
+    assert sent["async_insert"] == 0 and sent["optimize_on_insert"] == 0
+    assert "insert_deduplicate" in sent or "deduplicate_insert" in sent
+    writer.abort()
+    destination.close()
+
+
+def test_a_directory_that_is_open_elsewhere(tmp_path: Path) -> None:
+    """One line that names the directory and the remedy. In a process of its own, as this one has its engine."""
+    path = tmp_path / "data"
+    code = (
+        "import sys\n"
+        "from walshadow_core.api import DestinationError\n"
+        "from walshadow_sink_clickhouse.plugin import walshadow_destination\n"
+        "try:\n"
+        f"    walshadow_destination('chdb://{path}?database=d', {{}}).fingerprint('t')\n"
+        "except DestinationError as error:\n"
+        "    print(error)\n"
+    )
+    with EngineProcess(path):
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False).stdout
+    assert out.count("\n") == 1, out
+    assert f"can't open the engine in {path}: another process has it open" in out
+    assert "walshadow engine serve" in out
+
+
+def test_a_second_engine_in_one_process(embedded: Any, tmp_path: Path) -> None:
+    """One line."""
+    destination = embedded()
+    assert destination.fingerprint("t") is None
+    other = walshadow_destination(f"chdb://{tmp_path}/other?database=d", {})
+    assert other is not None
+    (tmp_path / "other").mkdir()
+    with pytest.raises(DestinationError, match="this process has another engine open"):
+        other.fingerprint("t")
+    destination.close()
+
+
+def test_wrong_password(embedded_path: Path) -> None:
+    """One line, the remedy, and not the password."""
+    with EngineServer(embedded_path, user="loader", password="right-word") as server:
+        good = walshadow_destination(f"clickhouse://loader:right-word@127.0.0.1:{server.port}/d", {})
+        assert good is not None and good.fingerprint("t") is None
+        good.close()
+        bad = walshadow_destination(f"clickhouse://loader:wrong-word@127.0.0.1:{server.port}/d", {})
+        assert bad is not None
+        with pytest.raises(DestinationError, match="refused the user or the password; ") as error:
+            bad.fingerprint("t")
+        assert "word@" not in str(error.value) and "wrong-word" not in str(error.value)
+
+
+def test_the_server_goes_away(tmp_path: Path) -> None:
+    """Killed while an insert is on its way: an error in one line from finish(), a quiet abort()."""
+    with EngineProcess(tmp_path / "data") as engine:
+        destination = walshadow_destination(engine.url("d"), {})
+        assert destination is not None
+        writer = destination.create_staging(slow_staging(destination))
+        watcher = connect(parse_url(engine.url("d"), {}))
+        writer.write(big_batch())
+        wait_for_insert(watcher, destination)
+        engine._process.kill()
+        engine._process.wait()
+        with pytest.raises(DestinationError) as error:
+            writer.finish()
+        assert "\n" not in str(error.value)
+        started = time.monotonic()
+        writer.abort()
+        assert time.monotonic() - started < 60
+        watcher.close()
+        destination.close()
