@@ -12,7 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
+
+from walshadow_core.testing.postgres import PostgresServer
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECTS = (".", "plugins/source_basebackup", "plugins/sink_clickhouse", "examples/walshadow-sink-parquet")
@@ -139,3 +142,24 @@ def test_a_plugin_can_be_left_out(fresh: Run) -> None:
 def test_settings_of_an_installed_plugin_are_shown(fresh: Run) -> None:
     shown = json.loads(fresh("plugins", "show", "sink-parquet", "--json").stdout)
     assert [s["name"] for s in shown["settings"]] == ["compression", "rows_per_file", "out_of_range", "storage_options"]
+
+
+def test_a_load_through_the_third_party_sink(fresh: Run, pg_newest: PostgresServer, tmp_path: Path) -> None:
+    pg_newest.execute(
+        "create table parquet_orders (id bigint primary key, amount numeric(10,2), placed timestamptz, note text);"
+        "insert into parquet_orders select i, i / 4.0, '2024-01-01 00:00+00', nullif('note ' || i % 5, 'note 3')"
+        " from generate_series(1, 1000) i; delete from parquet_orders where id <= 10"
+    )
+    try:
+        ran = fresh(
+            "load", "--source", pg_newest.dsn(), "--table", "parquet_orders", "--to", f"parquet+file://{tmp_path}/lake",
+            "--json",
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        expected = pg_newest.execute("select id, amount, placed, note from parquet_orders order by id")
+    finally:
+        pg_newest.execute("drop table parquet_orders")
+    assert json.loads(ran.stdout)["tables"][0]["rows_written"] == 990
+    got = pq.read_table(tmp_path / "lake" / "parquet_orders").sort_by("id").to_pylist()
+    assert [(r["id"], r["amount"], r["placed"], r["note"]) for r in got] == expected
+    assert not list((tmp_path / "lake").glob("*__wsstg*"))
