@@ -154,7 +154,8 @@ def multixact_members(
     # Slot 0 of the whole space is never given out: a multixact that wraps around has a hole there, of xid 0.
     real = xid != 0
     outcome[multi[real & (status > MULTI_UPDATE)]] = MULTI_DAMAGED
-    outcome[multi[~(has_status & has_xid)]] = MULTI_NO_MEMBERS
+    # Any other xid of 0 is a member that was not written yet when the page was copied.
+    outcome[multi[~(has_status & has_xid) | (~real & (at != 0))]] = MULTI_NO_MEMBERS
     found = np.bincount(multi[real], minlength=len(multis)) > 0
     outcome[(outcome == MULTI_FOUND) & ~found] = MULTI_DAMAGED
     keep = real & (outcome[multi] == MULTI_FOUND)
