@@ -18,7 +18,7 @@ BLOCK_BYTES = 32 << 20
 SCRATCH_BYTES = 1 << 20
 """About what the positions of a stretch of tuples may take: they are to stay in the CPU's cache."""
 POSITION_BYTES = 9
-MIN_STRETCH, MAX_STRETCH = 256, 8192
+MIN_STRETCH, MAX_STRETCH = 256, 16384
 
 
 class TupleError(FormatError):
