@@ -233,12 +233,16 @@ def test_what_is_not_there_is_told_apart() -> None:
     assert look_up(offsets, {0: MEMBERS[0][:16]}, 1) == ([12], [MULTI_FOUND])
 
 
+def test_members_that_were_not_written_yet_are_not_there() -> None:
+    assert look_up(offsets_of(0, 1, 3), members_of(), 1)[1] == [MULTI_NO_MEMBERS]
+    assert look_up(offsets_of(0, 1, 3), members_of((0, 0), (11, 0)), 1)[1] == [MULTI_NO_MEMBERS]
+
+
 def test_damage_is_told() -> None:
     assert look_up(offsets_of(0, 3, 3), MEMBERS, 1)[1] == [MULTI_DAMAGED]
     assert look_up(offsets_of(0, 5, 3), MEMBERS, 1)[1] == [MULTI_DAMAGED]
     assert look_up(offsets_of(0, 1, 6), MEMBERS, 1)[1] == [MULTI_DAMAGED], "two updaters"
     assert look_up(offsets_of(0, 1, 3), members_of((0, 0), (11, MULTI_UPDATE + 1), (12, 0)), 1)[1] == [MULTI_DAMAGED]
-    assert look_up(offsets_of(0, 1, 3), members_of(), 1)[1] == [MULTI_DAMAGED], "no member at all"
 
 
 @settings(deadline=None)
