@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from walshadow_core.api import RowDigests
 
 SHOWN = 20
-"""How many differing keys are kept, of each kind."""
+"""How many differing keys are kept."""
 
 Digests = NDArray[np.bytes_]
 
@@ -32,40 +32,76 @@ class Differences:
         return self.missing + self.extra + self.changed
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """Rows in order; equal ones that follow each other are one entry and its count, so that a table of copies of
+    one row needs no more memory than one of different rows."""
+
+    key: Digests
+    row: Digests
+    label: NDArray[np.object_]
+    count: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __getitem__(self, at: slice) -> _Rows:
+        return _Rows(self.key[at], self.row[at], self.label[at], self.count[at])
+
+
+_NO_ROWS = _Rows(np.zeros(0, "S32"), np.zeros(0, "S32"), np.zeros(0, object), np.zeros(0, np.int64))
+
+
+def _rows_of(batch: RowDigests) -> _Rows:
+    key = batch.key.to_numpy(zero_copy_only=False).astype("S32")
+    row = batch.row.to_numpy(zero_copy_only=False).astype("S32")
+    label = batch.label.to_numpy(zero_copy_only=False).astype(object)
+    return _folded([_Rows(key, row, label, np.ones(len(key), np.int64))])
+
+
+def _folded(parts: Sequence[_Rows]) -> _Rows:
+    """The parts as one, equal neighbours made one entry."""
+    key = np.concatenate([p.key for p in parts])
+    row = np.concatenate([p.row for p in parts])
+    label = np.concatenate([p.label for p in parts])
+    count = np.concatenate([p.count for p in parts])
+    if not len(key):
+        return _NO_ROWS
+    new = np.ones(len(key), np.bool_)
+    new[1:] = (key[1:] != key[:-1]) | (row[1:] != row[:-1])
+    first = np.flatnonzero(new)
+    return _Rows(key[first], row[first], label[first], np.add.reduceat(count, first))
+
+
 class _Side:
     """One stream, as a window of rows that are not compared yet."""
 
     def __init__(self, rows: Iterator[RowDigests]) -> None:
-        self._rows = rows
-        self.key: Digests = np.zeros(0, "S32")
-        self.row: Digests = np.zeros(0, "S32")
-        self.label: NDArray[np.object_] = np.zeros(0, object)
+        self._batches = rows
+        self.rows = _NO_ROWS
         self.ended = False
 
     def fill(self) -> None:
         """Have at least one row, unless the stream has ended."""
-        while not len(self.key) and not self.ended:
+        while not len(self.rows) and not self.ended:
             self._more()
 
     def _more(self) -> None:
-        batch = next(self._rows, None)
+        batch = next(self._batches, None)
         if batch is None:
             self.ended = True
-            return
-        self.key = np.concatenate([self.key, batch.key.to_numpy(zero_copy_only=False).astype("S32")])
-        self.row = np.concatenate([self.row, batch.row.to_numpy(zero_copy_only=False).astype("S32")])
-        self.label = np.concatenate([self.label, batch.label.to_numpy(zero_copy_only=False).astype(object)])
+        else:
+            self.rows = _folded([self.rows, _rows_of(batch)])
 
     def complete_to(self, key: bytes) -> None:
         """Have every row up to and with this key."""
-        while not self.ended and (not len(self.key) or self.key[-1] <= key):
+        while not self.ended and (not len(self.rows) or self.rows.key[-1] <= key):
             self._more()
 
-    def cut(self, key: bytes) -> tuple[Digests, Digests, NDArray[np.object_]]:
+    def cut(self, key: bytes) -> _Rows:
         """Take the rows up to and with this key out of the window."""
-        at = int(np.searchsorted(self.key, np.array([key], "S32"), side="right")[0])
-        taken = self.key[:at], self.row[:at], self.label[:at]
-        self.key, self.row, self.label = self.key[at:], self.row[at:], self.label[at:]
+        at = int(np.searchsorted(self.rows.key, np.array([key], "S32"), side="right")[0])
+        taken, self.rows = self.rows[:at], self.rows[at:]
         return taken
 
 
@@ -76,39 +112,45 @@ def compare(source: Iterator[RowDigests], destination: Iterator[RowDigests]) -> 
     while True:
         left.fill()
         right.fill()
-        if not len(left.key) and not len(right.key):
+        if not len(left.rows) and not len(right.rows):
             return found
-        ends = [side.key[-1] for side in (left, right) if len(side.key)]
-        boundary = bytes(min(ends))
+        boundary = bytes(min(side.rows.key[-1] for side in (left, right) if len(side.rows)))
         left.complete_to(boundary)
         right.complete_to(boundary)
         _compare_window(left.cut(boundary), right.cut(boundary), found)
 
 
-def _unmatched(own: Digests, other: Digests) -> NDArray[np.intp]:
-    """Indexes of ``own`` left over after pairing equal values off, duplicates counted."""
+def _unpaired(own: Digests, count: NDArray[np.int64], other: Digests, paired: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many of each entry of ``own`` are left after pairing them off, in order, with entries of ``other`` that
+    have the same digest. Both are sorted and digests may repeat."""
     values, first, inverse = np.unique(own, return_index=True, return_inverse=True)
-    have, have_counts = np.unique(other, return_counts=True)
-    at = np.minimum(np.searchsorted(have, values), max(len(have) - 1, 0))
-    paired = np.where(have[at] == values, have_counts[at], 0) if len(have) else np.zeros(len(values), np.intp)
-    occurrence = np.arange(len(own)) - first[inverse]
-    return np.flatnonzero(occurrence >= paired[inverse])
+    there, other_inverse = np.unique(other, return_inverse=True)
+    total = np.zeros(len(there) + 1, np.int64)
+    np.add.at(total, other_inverse, paired)
+    at = np.searchsorted(there, values)
+    known = at < len(there)
+    known[known] = there[at[known]] == values[known]
+    partners = np.where(known, total[at], 0)
+    before = np.concatenate([[0], np.cumsum(count)])[:-1]
+    before -= before[first][inverse]
+    taken = np.clip(partners[inverse] - before, 0, count)
+    left: NDArray[np.int64] = count - taken
+    return left
 
 
-def _compare_window(
-    left: tuple[Digests, Digests, NDArray[np.object_]],
-    right: tuple[Digests, Digests, NDArray[np.object_]],
-    found: Differences,
-) -> None:
-    whole_left, whole_right = np.char.add(left[0], left[1]), np.char.add(right[0], right[1])
-    lone_left, lone_right = _unmatched(whole_left, whole_right), _unmatched(whole_right, whole_left)
-    keys_left, keys_right = left[0][lone_left], right[0][lone_right]
-    missing = lone_left[_unmatched(keys_left, keys_right)]
-    extra = lone_right[_unmatched(keys_right, keys_left)]
-    changed = np.setdiff1d(lone_left, missing, assume_unique=True)
-    found.missing += len(missing)
-    found.extra += len(extra)
-    found.changed += len(changed)
-    for kind, labels in (("missing", left[2][missing]), ("extra", right[2][extra]), ("changed", left[2][changed])):
+def _compare_window(left: _Rows, right: _Rows, found: Differences) -> None:
+    whole_left, whole_right = np.char.add(left.key, left.row), np.char.add(right.key, right.row)
+    lone_left = _unpaired(whole_left, left.count, whole_right, right.count)
+    lone_right = _unpaired(whole_right, right.count, whole_left, left.count)
+    missing = _unpaired(left.key, lone_left, right.key, lone_right)
+    extra = _unpaired(right.key, lone_right, left.key, lone_left)
+    changed = lone_left - missing
+    found.missing += int(missing.sum())
+    found.extra += int(extra.sum())
+    found.changed += int(changed.sum())
+    for kind, rows, counts in (("missing", left, missing), ("extra", right, extra), ("changed", left, changed)):
         room = SHOWN - len(found.keys)
-        found.keys.extend((kind, str(label)) for label in labels[: max(room, 0)])
+        if room > 0:
+            some = np.flatnonzero(counts)[:room]
+            labels = np.repeat(rows.label[some], np.minimum(counts[some], room))
+            found.keys.extend((kind, str(label)) for label in labels[:room])

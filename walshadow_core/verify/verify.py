@@ -17,6 +17,7 @@ from walshadow_core.api import (
     RowDigests,
     SourceError,
 )
+from walshadow_core.catalog.connect import SourceConnection, source_connection
 from walshadow_core.verify.merge import Differences, compare
 
 _FETCH = 20_000
@@ -65,8 +66,8 @@ def verify_table(
     DestinationError.
     """
     comparison = destination.comparison(relation, table)
-    try:
-        with psycopg.connect(dsn) as conn:
+    with source_connection(dsn) as conn:
+        try:
             _pin(conn, comparison)
             adjusted = _adjusted(conn, comparison)
             count, checksum = _one(conn, comparison.source_summary_sql)
@@ -76,34 +77,50 @@ def verify_table(
                 differences = compare(
                     _source_rows(conn, comparison.source_rows_sql), destination.comparison_rows(relation, table)
                 )
-    except psycopg.Error as error:
-        raise SourceError(
-            f"the source could not be read: {' '.join(str(error).split())}",
-            "verify needs SELECT on the table, unlike load",
-        ) from error
+        except psycopg.Error as error:
+            raise _explained(error, relation.qualified_name) from error
     return VerifyResult(relation.qualified_name, table, int(count), there, differences, adjusted)
 
 
-def _pin(conn: psycopg.Connection[Any], comparison: Comparison) -> None:
-    conn.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+def _explained(error: psycopg.Error, table: str) -> SourceError:
+    reason = " ".join(str(error.diag.message_primary or error).split())
+    match error.sqlstate:
+        case "42501":
+            remedy = f"verify reads by SELECT, unlike load: GRANT SELECT ON {table} to this role, and BYPASSRLS if it "
+            remedy += "has row-level security"
+        case "40001":
+            remedy = "the standby's recovery was in the way: try again, or raise max_standby_streaming_delay"
+        case None | "57P01" | "57P02" | "08006" | "08003":
+            remedy = "the connection was lost: try again when the server is up"
+        case state:
+            remedy = f"SQLSTATE {state}"
+    return SourceError(f"{table} could not be read at the source: {reason}", remedy)
+
+
+def _pin(conn: SourceConnection, comparison: Comparison) -> None:
+    conn.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
     for name, value in comparison.source_settings.items():
-        conn.execute("SELECT pg_catalog.set_config(%s, %s, false)", (name, value))
+        conn.execute(
+            "SELECT pg_catalog.set_config(name, %s, false) FROM pg_catalog.pg_settings"
+            " WHERE pg_catalog.lower(name) OPERATOR(pg_catalog.=) %s",
+            (value, name),
+        )
 
 
-def _one(conn: psycopg.Connection[Any], query: str) -> tuple[Any, ...]:
+def _one(conn: SourceConnection, query: str) -> tuple[Any, ...]:
     row = conn.execute(sql.SQL(query)).fetchone()  # type: ignore[arg-type]
     assert row is not None
     return tuple(row)
 
 
-def _adjusted(conn: psycopg.Connection[Any], comparison: Comparison) -> dict[str, int]:
+def _adjusted(conn: SourceConnection, comparison: Comparison) -> dict[str, int]:
     if comparison.source_adjusted_sql is None:
         return {}
     counts = _one(conn, comparison.source_adjusted_sql)
     return {n: int(c) for n, c in zip(comparison.adjusted_columns, counts, strict=True) if c}
 
 
-def _source_rows(conn: psycopg.Connection[Any], query: str) -> Iterator[RowDigests]:
+def _source_rows(conn: SourceConnection, query: str) -> Iterator[RowDigests]:
     with conn.cursor(name="walshadow_verify") as cursor:
         cursor.execute(sql.SQL(query))  # type: ignore[arg-type]
         while rows := cursor.fetchmany(_FETCH):
