@@ -254,3 +254,24 @@ def test_the_server_goes_away(tmp_path: Path) -> None:
         assert time.monotonic() - started < 60
         watcher.close()
         destination.close()
+
+
+def test_merges_are_held_and_let_go(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Staging is not merged while it is filled, up to a number of inserts; what is published is merged."""
+    from walshadow_sink_clickhouse import writer as module
+
+    monkeypatch.setattr(module, "MERGES_HELD", 12)
+    for inserts, parts in ((11, 11), (12, None)):
+        destination = opened()
+        plan = destination.plan(make_relation(SIMPLE), "t")
+        writer = destination.create_staging(plan)
+        for i in range(inserts):
+            writer.write(simple_batch([i]))
+        writer._wait()
+        where = f"active AND database = '{destination._database}' AND table = '{plan.staging}'"
+        count = int(destination._connection.rows(f"SELECT count() FROM system.parts WHERE {where}")[0][0])
+        assert writer._merges_held == (parts is not None) and (parts is None or count == parts)
+        writer.finish()
+        destination._connection.run(f"OPTIMIZE TABLE {destination._name(plan.staging)} FINAL")
+        assert destination._connection.rows(f"SELECT count() FROM system.parts WHERE {where}") in ([[1]], [["1"]])
+        destination.close()

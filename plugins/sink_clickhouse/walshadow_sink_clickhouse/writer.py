@@ -26,6 +26,11 @@ QUERY_PREFIX = "walshadow-"
 """How the query id, and the log_comment, of every insert of ours begins."""
 
 
+MERGES_HELD = 100
+"""Inserts during which staging is not merged: a load of less is quicker without, a longer one must not leave too
+many parts."""
+
+
 def insert_settings(timeout: int) -> dict[str, Any]:
     """Settings of every insert into staging: no merging of the block (what comes in is one version per row), no
     waiting room, no deduplication by content (a table without a key may hold equal blocks), no cap on
@@ -87,7 +92,11 @@ class NativeStagingWriter:
         self._pool = pool
         self._encoder = NativeEncoder(landing.sent, policy)
         self._into = insert_sql(database, plan.staging, [c.name for c in landing.sent])
-        self._drop = f"DROP TABLE IF EXISTS {qualified(database, plan.staging)}"
+        staging = qualified(database, plan.staging)
+        self._hold_merges = f"SYSTEM STOP MERGES {staging}"
+        self._let_merge = f"SYSTEM START MERGES {staging}"
+        self._merges_held = False
+        self._drop = f"DROP TABLE IF EXISTS {staging}"
         self._settings = insert_settings(timeout)
         self._name = f"{QUERY_PREFIX}{uuid.uuid4()}-"
         self._sent = 0
@@ -114,11 +123,16 @@ class NativeStagingWriter:
             self._pool.give(block)
             raise
         self._sent += 1
+        if self._sent == 1:
+            self._stop_merges()
+        elif self._sent == MERGES_HELD:
+            self._start_merges()
         self._flight = self._thread.submit(self._insert, block, f"{self._name}{self._sent}")
 
     def finish(self) -> None:
         """Wait until all is in. Raises DestinationError."""
         self._wait()
+        self._start_merges()
         self._release()
 
     def abort(self) -> None:
@@ -140,6 +154,18 @@ class NativeStagingWriter:
         except DestinationError as error:
             log.warning("staging table not dropped: %s", error)
         self._release()
+
+    def _stop_merges(self) -> None:
+        try:
+            self._control.run(self._hold_merges)
+            self._merges_held = True
+        except DestinationError as error:
+            log.debug("staging is merged while it is filled: %s", error)
+
+    def _start_merges(self) -> None:
+        if self._merges_held:
+            self._control.run(self._let_merge)
+            self._merges_held = False
 
     def _wait(self) -> None:
         if self._flight is not None:

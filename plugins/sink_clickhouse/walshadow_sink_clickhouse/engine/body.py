@@ -28,30 +28,28 @@ class BadRequest(Exception):
     """The request can't be understood."""
 
 
-def read_body(stream: BufferedIOBase, chunked: bool, length: int) -> Iterator[bytes]:
-    """The body of a request as sent, in pieces: in chunks, or ``length`` bytes. Raises BadRequest if it ends early."""
-    if chunked:
-        while size := int(stream.readline(64).split(b";")[0] or b"0", 16):
-            while size:
-                piece = stream.read(min(size, PIECE))
-                if not piece:
-                    raise BadRequest("the connection ended within a chunk")
-                size -= len(piece)
-                yield piece
-            stream.readline(8)
-        while stream.readline(1 << 16).strip():
-            pass
-        return
+def read_body(stream: BufferedIOBase, chunked: bool, length: int) -> Iterator[memoryview]:
+    """The body of a request as sent, in pieces: in chunks, or ``length`` bytes. A piece is valid until the next is
+    taken. Raises BadRequest if it ends early."""
+    buffer = memoryview(bytearray(min(length, PIECE) or PIECE))
     left = length
-    while left:
-        piece = stream.read(min(left, PIECE))
-        if not piece:
+    while left or chunked:
+        if not left:
+            left = int(stream.readline(64).split(b";")[0] or b"0", 16)
+            if not left:
+                break
+        got = stream.readinto(buffer[: min(left, PIECE)])
+        if not got:
             raise BadRequest("the connection ended within the body")
-        left -= len(piece)
-        yield piece
+        left -= got
+        yield buffer[:got]
+        if chunked and not left:
+            stream.readline(8)
+    while chunked and stream.readline(1 << 16).strip():
+        pass
 
 
-def decoded(pieces: Iterator[bytes], encoding: str) -> Iterator[bytes]:
+def decoded(pieces: Iterator[memoryview], encoding: str) -> Iterator[bytes | memoryview]:
     """``pieces`` without their content coding."""
     if encoding in ("", "identity"):
         yield from pieces
@@ -106,7 +104,7 @@ class Spool:
         """The file's name for this process."""
         return path_of(self._file)
 
-    def write(self, piece: bytes) -> None:
+    def write(self, piece: bytes | memoryview) -> None:
         """Append."""
         if self.length <= IN_MEMORY < self.length + len(piece) and not isinstance(self._file.name, str):
             on_disk = tempfile.NamedTemporaryFile(prefix="walshadow-body-", buffering=0)  # noqa: SIM115
