@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
+import ssl
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from walshadow_sink_clickhouse.engine import EngineServer
 from walshadow_sink_clickhouse.plugin import walshadow_destination
 from walshadow_sink_clickhouse.url import Target, parse_url
 
@@ -87,3 +91,27 @@ def test_nobody_answers() -> None:
     with pytest.raises(DestinationError, match=r"no ClickHouse answers at clickhouse://u@127\.0\.0\.1:9/db; ") as error:
         destination.fingerprint("t")
     assert "hidden-word" not in str(error.value) and "\n" not in str(error.value)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl here to make a certificate")
+def test_tls(embedded_path: Path, tmp_path: Path) -> None:
+    """clickhouses:// trusts the given authority, refuses an unknown certificate in one line, or does not look."""
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*command, *names], check=True, capture_output=True)
+    server = EngineServer(embedded_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server._server.socket = context.wrap_socket(server._server.socket, server_side=True)
+    url = f"clickhouses://u:hidden-word@localhost:{server.port}/d"
+    with server:
+        for options in ({"ca_cert": str(certificate)}, {"verify": "false"}):
+            destination = walshadow_destination(url, options)
+            assert destination is not None and destination.fingerprint("t") is None
+            destination.close()
+        stranger = walshadow_destination(url, {})
+        assert stranger is not None
+        with pytest.raises(DestinationError, match="no TLS with clickhouses://u@localhost.*ca_cert") as error:
+            stranger.fingerprint("t")
+        assert "hidden-word" not in str(error.value) and "\n" not in str(error.value)
