@@ -112,6 +112,6 @@ def test_tls(embedded_path: Path, tmp_path: Path) -> None:
             destination.close()
         stranger = walshadow_destination(url, {})
         assert stranger is not None
-        with pytest.raises(DestinationError, match="no TLS with clickhouses://u@localhost.*ca_cert") as error:
+        with pytest.raises(DestinationError, match=r"no TLS with clickhouses://u@localhost.*ca_cert") as error:
             stranger.fingerprint("t")
         assert "hidden-word" not in str(error.value) and "\n" not in str(error.value)

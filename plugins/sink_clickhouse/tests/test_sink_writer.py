@@ -275,3 +275,33 @@ def test_merges_are_held_and_let_go(opened: Any, monkeypatch: pytest.MonkeyPatch
         destination._connection.run(f"OPTIMIZE TABLE {destination._name(plan.staging)} FINAL")
         assert destination._connection.rows(f"SELECT count() FROM system.parts WHERE {where}") in ([[1]], [["1"]])
         destination.close()
+
+
+def test_nothing_is_sent_twice(embedded_path: Path, database: str) -> None:
+    """A connection that ends without an answer: an insert, a swap may have happened, so neither is sent again."""
+    seen: list[str] = []
+    with EngineServer(embedded_path) as server:
+        handler: Any = server._server.RequestHandlerClass
+        original = handler._run
+
+        def run_without_an_answer(self: Any, request: Any) -> None:
+            if request.sql.startswith(("INSERT", "EXCHANGE", "RENAME")):
+                seen.append(request.sql.split()[0])
+                raise ConnectionResetError
+            original(self, request)
+
+        for compression in ("none", "lz4"):
+            destination: Any = walshadow_destination(server.url(database), {"compression": compression})
+            plan = destination.plan(make_relation(SIMPLE), "t")
+            writer = destination.create_staging(plan)
+            handler._run = run_without_an_answer
+            writer.write(simple_batch([1]))
+            with pytest.raises(DestinationError, match="while inserting 1 rows"):
+                writer.finish()
+            for attempt in (destination.exchange, destination.rename):
+                with pytest.raises(DestinationError):
+                    attempt(plan.staging, "t")
+            handler._run = original
+            writer.abort()
+            destination.close()
+    assert seen == ["INSERT", "EXCHANGE", "RENAME"] * 2
