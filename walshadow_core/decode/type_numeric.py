@@ -145,6 +145,50 @@ def _multiply_add(words: NDArray[np.uint32], at: int, used: int, factor: int, ad
 
 
 @kernel
+def _wide(
+    buf: Bytes,
+    at: int,
+    digits: int,
+    whole: int,
+    exponent: int,
+    words: NDArray[np.uint32],
+    low: int,
+    high: int,
+    negative: int,
+) -> int:
+    """An unscaled integer of more than 18 decimals into words[low:high], which are zero and have room for it:
+    ``whole`` digits, and what the scale keeps of the one behind them. OK or a problem."""
+    used = 0
+    for k in range(whole):
+        digit = load16(buf, at + 2 * k)
+        if digit > 9999:
+            return BAD_DIGIT
+        used = _multiply_add(words, low, used, 10000, digit)
+    if whole == digits:
+        shift = exponent - 4 * (whole - 1)
+        while shift > 0:
+            used = _multiply_add(words, low, used, _POWERS[min(shift, 4)], 0)
+            shift -= 4
+    else:
+        kept = exponent - 4 * whole + 4
+        digit = load16(buf, at + 2 * whole)
+        if digit > 9999:
+            return BAD_DIGIT
+        cut = _POWERS[4 - kept]
+        head = digit // cut
+        if head * cut != digit:
+            return TOO_FINE
+        used = _multiply_add(words, low, used, _POWERS[kept], head)
+    if negative:
+        carry = np.uint64(1)
+        for j in range(low, high):
+            flipped = (np.uint64(words[j]) ^ _BASE) + carry
+            words[j] = np.uint32(flipped & _BASE)
+            carry = flipped >> _SHIFT
+    return OK
+
+
+@kernel
 def numeric_to_decimal(
     buf: Bytes,
     offset: NDArray[np.int32],
@@ -222,35 +266,9 @@ def numeric_to_decimal(
             for j in range(1, width):
                 longs[out + j] = value >> 63
         else:
-            low = 2 * out
-            used = 0
-            for k in range(whole):
-                digit = load16(buf, at + 2 * k)
-                if digit > 9999:
-                    return BAD_DIGIT, i
-                used = _multiply_add(words, low, used, 10000, digit)
-            if whole == digits:
-                missing = exponent - 4 * (whole - 1)
-                while missing > 0:
-                    step = min(missing, 4)
-                    used = _multiply_add(words, low, used, _POWERS[step], 0)
-                    missing -= step
-            else:
-                kept = (exponent - 4 * whole) + 4
-                digit = load16(buf, at + 2 * whole)
-                if digit > 9999:
-                    return BAD_DIGIT, i
-                cut = _POWERS[4 - kept]
-                head = digit // cut
-                if head * cut != digit:
-                    return TOO_FINE, i
-                used = _multiply_add(words, low, used, _POWERS[kept], head)
-            if negative:
-                carry = np.uint64(1)
-                for j in range(low, low + 2 * width):
-                    flipped = (np.uint64(words[j]) ^ _BASE) + carry
-                    words[j] = np.uint32(flipped & _BASE)
-                    carry = flipped >> _SHIFT
+            problem = _wide(buf, at, digits, whole, exponent, words, 2 * out, 2 * (out + width), negative)
+            if problem != OK:
+                return problem, i
         for k in range(whole + 1, digits):
             if load16(buf, at + 2 * k) != 0:
                 return TOO_FINE, i
