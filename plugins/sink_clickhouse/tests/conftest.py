@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,27 +41,33 @@ def database() -> str:
     return f"test{next(_databases)}"
 
 
-def opener(url: str) -> Opener:
-    """A function that opens ``url`` with settings."""
+@contextlib.contextmanager
+def opener(url: str) -> Iterator[Opener]:
+    """A function that opens ``url`` with settings. What it opened is closed in the end: an engine that is open stops
+    the next test module from having its own."""
+    with contextlib.ExitStack() as opened:
 
-    def open_it(**settings: object) -> Destination:
-        destination = walshadow_destination(url, settings)
-        assert destination is not None
-        return destination
+        def open_it(**settings: object) -> Destination:
+            destination = walshadow_destination(url, settings)
+            assert destination is not None
+            opened.callback(destination.close)
+            return destination
 
-    return open_it
+        yield open_it
 
 
 @pytest.fixture
-def embedded(embedded_path: Path, database: str) -> Opener:
+def embedded(embedded_path: Path, database: str) -> Iterator[Opener]:
     """Opens a database of the embedded engine, with settings."""
-    return opener(f"chdb://{embedded_path}?database={database}")
+    with opener(f"chdb://{embedded_path}?database={database}") as open_it:
+        yield open_it
 
 
 @pytest.fixture
-def over_http(engine_process: EngineProcess, database: str) -> Opener:
+def over_http(engine_process: EngineProcess, database: str) -> Iterator[Opener]:
     """Opens a database behind HTTP, with settings."""
-    return opener(engine_process.url(database))
+    with opener(engine_process.url(database)) as open_it:
+        yield open_it
 
 
 @pytest.fixture(params=["embedded", "over_http"])
@@ -71,14 +78,21 @@ def opened(request: pytest.FixtureRequest) -> Opener:
 
 
 @pytest.fixture
-def embedded_anywhere(embedded_path: Path) -> Opener:
+def embedded_anywhere(embedded_path: Path) -> Iterator[Opener]:
     """Opens the embedded engine; the database is a setting."""
-    return opener(f"chdb://{embedded_path}")
+    with opener(f"chdb://{embedded_path}") as open_it:
+        yield open_it
 
 
-@pytest.fixture(params=["embedded", "over_http"])
+@pytest.fixture
+def http_anywhere(engine_process: EngineProcess) -> Iterator[Opener]:
+    """Opens an engine behind HTTP; the database is a setting."""
+    with opener(engine_process.url("")) as open_it:
+        yield open_it
+
+
+@pytest.fixture(params=["embedded_anywhere", "http_anywhere"])
 def opened_anywhere(request: pytest.FixtureRequest) -> Opener:
-    """Opens either; the database is a setting."""
-    if request.param == "embedded":
-        return opener(f"chdb://{request.getfixturevalue('embedded_path')}")
-    return opener(request.getfixturevalue("engine_process").url(""))
+    """Both, the database is a setting."""
+    found: Opener = request.getfixturevalue(request.param)
+    return found

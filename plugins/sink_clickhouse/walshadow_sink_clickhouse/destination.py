@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ class ClickHouseDestination:
         self._target = target
         self._database = target.database
         self._open: Connection | None = None
+        self._writers: weakref.WeakSet[writer.NativeStagingWriter] = weakref.WeakSet()
         self._pool = BlockPool(target.settings.blocks, in_files=target.path is not None)
 
     @property
@@ -73,7 +75,7 @@ class ClickHouseDestination:
                 f"CREATE TABLE {self._name(plan.staging)} AS {self._name(plan.table)} COMMENT {literal(comment)}"
             )
         settings = self._target.settings
-        return writer.NativeStagingWriter(
+        staging = writer.NativeStagingWriter(
             plan,
             self._database,
             control=connection,
@@ -82,6 +84,8 @@ class ClickHouseDestination:
             policy=settings.out_of_range,
             timeout=settings.insert_timeout,
         )
+        self._writers.add(staging)
+        return staging
 
     def fingerprint(self, table: str) -> tuple[tuple[str, str], ...] | None:
         """Name and type of each column by position; None if there is no such table."""
@@ -150,7 +154,9 @@ class ClickHouseDestination:
         return self.plan(relation, table, replace=True), "Replacing" in found.engine
 
     def close(self) -> None:
-        """Close the connection and free the blocks."""
+        """Close the connections, those of writers that were neither finished nor aborted too, and free the blocks."""
+        for staging in self._writers:
+            staging.close()
         self._pool.close()
         if self._open is not None:
             self._open.close()

@@ -103,6 +103,7 @@ class NativeStagingWriter:
         self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"insert-{plan.table}")
         self._flight: Future[None] | None = None
+        self._closed = False
         self._stats = WriteStats(adjusted=self._encoder.adjusted)
 
     @property
@@ -133,7 +134,7 @@ class NativeStagingWriter:
         """Wait until all is in. Raises DestinationError."""
         self._wait()
         self._start_merges()
-        self._release()
+        self.close()
 
     def abort(self) -> None:
         """End the insert that is on its way, for certain, then drop the staging table."""
@@ -153,7 +154,7 @@ class NativeStagingWriter:
             self._control.run(self._drop)
         except DestinationError as error:
             log.warning("staging table not dropped: %s", error)
-        self._release()
+        self.close()
 
     def _stop_merges(self) -> None:
         try:
@@ -189,6 +190,10 @@ class NativeStagingWriter:
             log.debug("KILL QUERY failed: %s", error)
             time.sleep(0.1)
 
-    def _release(self) -> None:
-        self._thread.shutdown()
-        self._inserts.close()
+    def close(self) -> None:
+        """Close the connection and end the thread, once the insert that is in flight has ended. For a writer that
+        was neither finished nor aborted."""
+        if not self._closed:
+            self._closed = True
+            self._thread.shutdown()
+            self._inserts.close()
