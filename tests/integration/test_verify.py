@@ -531,10 +531,12 @@ def test_over_http(pg_newest: PostgresServer, walshadow: Run, tmp_path: Path) ->
 
 
 _PEAK = """
-import resource, sys
+import sys
 from walshadow_core.cli.main import main
 code = main(sys.argv[1:])
-print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+with open("/proc/self/status") as status:
+    peak = next(line.split()[1] for line in status if line.startswith("VmHWM"))
+print(code, peak, file=sys.stderr)
 """
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 import threading
 import time
@@ -20,6 +21,7 @@ from walshadow_core.api import (
     SourceError,
     StagingWriter,
     TablePlan,
+    TableRefused,
     TransactionStatus,
     VisibilityResolver,
     WalshadowError,
@@ -112,6 +114,7 @@ class _Pass:
         self._make_resolver = make_resolver
         self._options = options
         self._writers: list[StagingWriter | None] = [None] * len(tables)
+        self._half_made: TablePlan | None = None
         self._chunks: Channel[PageChunk] = Channel(16)
         self._batches: Channel[TableBatch] = Channel(1)
         self._failure: BaseException | None = None
@@ -194,14 +197,18 @@ class _Pass:
                     self._stats.phase = "reading"
                     clock = time.perf_counter()
                     try:
-                        reader.read(backup)
-                        self._stats.end = backup.end()
+                        if reader.read(backup):
+                            self._stats.end = backup.end()
                     except ChannelBroken:
                         raise self._failure or SourceError("the pass was broken off") from None
                     self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
                     self.seconds["read: wait for a free buffer"] += reader.seconds_waiting
                 self._chunks.close()
                 self._join(decoders)
+                if self._stats.end is None:
+                    self._batches.close()
+                    self._join(writer)
+                    return
                 if reader.control is None:
                     raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
                 status.complete_with(reader.control)
@@ -240,11 +247,13 @@ class _Pass:
 
     def _create_staging(self) -> None:
         for index, table in enumerate(self._tables):
+            self._half_made = table.plan
             try:
                 self._writers[index] = self._destination.create_staging(table.plan)
-            except DestinationError as error:
+            except (DestinationError, TableRefused) as error:
                 self._fail_table(index, str(error))
-        if all(t.failed for t in self._stats.tables):
+            self._half_made = None
+        if self._stats.all_failed:
             raise DestinationError("no table is left to load: " + "; ".join(t.error or "" for t in self._stats.tables))
 
     def _workers(self, status: CopiedStatus, buffers: int, folder: Path) -> list[DecodeWorker]:
@@ -326,6 +335,10 @@ class _Pass:
     def _abort_all(self) -> None:
         for index in range(len(self._writers)):
             self._abort(index)
+        if self._half_made is not None:
+            # Ctrl-C while it was being made: whether it is there is not known, so make it anew and drop that.
+            with contextlib.suppress(WalshadowError):
+                self._destination.create_staging(self._half_made).abort()
 
 
 def plan_tables(

@@ -79,15 +79,19 @@ class BackupReader:
         self.control: ControlFile | None = None
         self.seconds_waiting = 0.0
 
-    def read(self, backup: Backup) -> None:
-        """Read it to its end. Raises SourceError, FormatError, ChannelBroken."""
+    def read(self, backup: Backup) -> bool:
+        """Read it to its end; False if every table failed before that, and nothing is left to read for. Raises
+        SourceError, FormatError, ChannelBroken."""
         done = 0
         for part in backup.parts():
             for file in part.files():
                 self._file(file)
                 self._stats.bytes_read = done + part.bytes_read
+                if self._stats.all_failed:
+                    return False
             done += part.bytes_read
             self._stats.bytes_read = done
+        return True
 
     def _file(self, file: BackupFile) -> None:
         route = self._router.route(file.path)

@@ -94,12 +94,16 @@ class LoadStats:
         """The tables, for the display."""
         return self.tables
 
+    @property
+    def all_failed(self) -> bool:
+        """Whether no table is left to load."""
+        return all(t.failed for t in self.tables)
+
     def exit_code(self) -> int:
         """0 done, 1 nothing was loaded, 3 some tables failed or were left out."""
-        failed = sum(t.failed for t in self.tables)
-        if failed == len(self.tables):
+        if self.all_failed:
             return 1
-        return 3 if failed or self.refused else 0
+        return 3 if self.refused or any(t.failed for t in self.tables) else 0
 
     def summary(self) -> dict[str, Any]:
         """The ``--json`` summary."""
