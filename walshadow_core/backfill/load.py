@@ -213,10 +213,9 @@ class _Pass:
                     raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
                 status.complete_with(reader.control)
                 self._stats.phase = "resolving"
-                self._threads.clear()
                 for number, worker in enumerate(workers):
                     self._thread(f"resolve-{number}", worker.finish)
-                self._join(self._threads)
+                self._join(self._threads[-len(workers) :])
                 self._stats.phase = "writing"
                 self._batches.close()
                 self._join(writer)
@@ -305,7 +304,8 @@ class _Pass:
                 self._judge_exactness(table, self._stats.start.b_redo)
                 table.phase = "publishing"
                 try:
-                    publish(self._destination, planned.plan)
+                    if left := publish(self._destination, planned.plan):
+                        table.warnings.append(left)
                     table.phase = "done"
                 except DestinationError as error:
                     self._fail_table(index, str(error))

@@ -13,6 +13,12 @@ def _fill(template: str, values: Mapping[str, str]) -> str:
     return re.sub(r"\{(schema|table)\}", lambda match: values[match[1]], template)
 
 
+def _source_of(word: str, relations: Sequence[RelationDescriptor]) -> str | None:
+    """The table before ``=``, longest name first, as a name may have a ``=`` in it; None if there is none."""
+    known = {name for r in relations for name in (r.qualified_name, r.name)}
+    return max((name for name in known if word.startswith(name + "=")), key=len, default=None)
+
+
 def destination_names(relations: Sequence[RelationDescriptor], into: Sequence[str]) -> dict[int, str]:
     """The destination's table name per relation oid.
 
@@ -21,26 +27,28 @@ def destination_names(relations: Sequence[RelationDescriptor], into: Sequence[st
     Raises UsageError for words that fit no table, and for two sources of one destination.
     """
     template = "{table}"
-    singles: dict[str, str] = {}
+    singles: dict[int, str] = {}
     for word in into:
-        source, equals, name = word.partition("=")
-        if equals:
+        source = _source_of(word, relations)
+        if source is not None:
+            name = word[len(source) + 1 :]
+            meant = [r for r in relations if r.qualified_name == source] or [r for r in relations if r.name == source]
             if not name:
                 raise UsageError(f"--into {word}: the name after = is empty")
-            singles[source] = name
+            if len(meant) > 1:
+                both = " or ".join(r.qualified_name for r in meant)
+                raise UsageError(f"--into {word}: {source} may be {both}", "write the schema before it")
+            singles[meant[0].oid] = name
         elif "{table}" in word:
             template = word
+        elif "=" in word:
+            raise UsageError(f"--into {word}: no such table among those named by --table")
         else:
             raise UsageError(
                 f"--into {word}: neither SOURCE=NAME nor a template",
                 "write e.g. app.orders=orders or '{schema}_{table}'",
             )
-    names: dict[int, str] = {}
-    for relation in relations:
-        single = singles.pop(relation.qualified_name, None) or singles.pop(relation.name, None)
-        names[relation.oid] = single or _fill(template, {"schema": relation.schema, "table": relation.name})
-    if singles:
-        raise UsageError(f"--into {next(iter(singles))}=…: no such table among those named by --table")
+    names = {r.oid: singles.get(r.oid) or _fill(template, {"schema": r.schema, "table": r.name}) for r in relations}
     taken: dict[str, str] = {}
     for relation in relations:
         name = names[relation.oid]

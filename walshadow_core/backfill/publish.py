@@ -10,25 +10,46 @@ from __future__ import annotations
 from walshadow_core.api import Destination, DestinationError, TablePlan
 
 
-def publish(destination: Destination, plan: TablePlan) -> None:
-    """Make the rows in staging the table's rows. Raises DestinationError; the table is then as it was."""
+def publish(destination: Destination, plan: TablePlan) -> str | None:
+    """Make the rows in staging the table's rows. Gives a warning if all but the cleaning up is done. Raises
+    DestinationError; the table is then as it was."""
     present = destination.fingerprint(plan.table)
-    if present is None:
-        if plan.exists:
-            raise DestinationError(f"{plan.table} was dropped while it was being loaded", "load it again")
-        destination.rename(plan.staging, plan.table)
-        return
-    staged = destination.fingerprint(plan.staging)
-    if staged != present:
+    if (present is not None) != plan.exists:
+        happened = "dropped" if plan.exists else "made"
+        raise DestinationError(
+            f"{plan.table} was {happened} by someone else while it was being loaded", "look at it, then load again"
+        )
+    if present is not None and destination.fingerprint(plan.staging) != present:
         raise DestinationError(
             f"the columns of {plan.table} changed while it was being loaded",
             "load it again; nothing was published",
         )
-    before = destination.storage_id(plan.staging)
-    destination.exchange(plan.staging, plan.table)
-    if destination.storage_id(plan.table) != before:
+    storage = destination.storage_id(plan.staging)
+    try:
+        if present is None:
+            destination.rename(plan.staging, plan.table)
+        else:
+            destination.exchange(plan.staging, plan.table)
+    except DestinationError:
+        # It may have happened all the same, and the answer been lost. Where the storage is tells; it is never resent.
+        if storage is None or _storage_or_none(destination, plan.table) != storage:
+            raise
+    if destination.storage_id(plan.table) != storage:
         raise DestinationError(
             f"{plan.table} does not have the staging table's storage after the exchange",
             "look at both tables by hand",
         )
-    destination.drop(plan.staging)
+    if present is None:
+        return None
+    try:
+        destination.drop(plan.staging)
+    except DestinationError as error:
+        return f"{plan.staging}, which holds the rows of before, was not dropped: {error}"
+    return None
+
+
+def _storage_or_none(destination: Destination, table: str) -> str | None:
+    try:
+        return destination.storage_id(table)
+    except DestinationError:
+        return None
