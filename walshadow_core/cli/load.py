@@ -65,6 +65,7 @@ def load(
     """
     from walshadow_core.api import UsageError
     from walshadow_core.backfill.load import LoadOptions
+    from walshadow_core.cli.warmup import start_loading_kernels
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.plugins import Plugins
 
@@ -75,6 +76,7 @@ def load(
     options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
     console = stderr_console()
     plugins = Plugins.load()
+    kernels = start_loading_kernels(plugins)
     backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
@@ -89,6 +91,7 @@ def load(
             _print_dry_run(catalog, planned, as_json)
             raise typer.Exit(3 if refused else 0)
         _warn(console, planned)
+        kernels.join()
         _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
         _report(console, stats, destination.display_url, as_json)
     finally:

@@ -7,6 +7,7 @@ load starts at once; where it does not, the load warms up first and says so, ins
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,9 +36,7 @@ def warmup() -> None:
 
 def warm_up(console: Console, plugins: Plugins) -> None:
     """Compile or load the kernels of the core and of every plugin, a line for each on ``console``."""
-    from walshadow_core.decode.warmup import warmup as warm_core
-
-    steps: list[tuple[str, Callable[[], object]]] = [("core", warm_core), *plugins.warmups()]
+    steps = _steps(plugins)
     began = time.monotonic()
     for number, (name, compile_kernels) in enumerate(steps, 1):
         step_began = time.monotonic()
@@ -47,6 +46,32 @@ def warm_up(console: Console, plugins: Plugins) -> None:
         say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
     _mark(plugins)
     say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
+
+
+def load_kernels(plugins: Plugins) -> None:
+    """Load every kernel from its cache, or compile it: after this, the first page is decoded at full speed."""
+    for _, load in _steps(plugins):
+        load()
+
+
+def start_loading_kernels(plugins: Plugins) -> threading.Thread:
+    """The same beside whatever comes first, such as talking to servers; nothing if these versions are not warm.
+    What goes wrong here goes wrong again, and is reported, where the kernels are used."""
+
+    def load() -> None:
+        with contextlib.suppress(Exception):
+            if is_warm(plugins):
+                load_kernels(plugins)
+
+    thread = threading.Thread(target=load, name="walshadow-kernels", daemon=True)
+    thread.start()
+    return thread
+
+
+def _steps(plugins: Plugins) -> list[tuple[str, Callable[[], object]]]:
+    from walshadow_core.decode.warmup import warmup as warm_core
+
+    return [("core", warm_core), *plugins.warmups()]
 
 
 def warm_up_if_cold(console: Console, plugins: Plugins) -> None:

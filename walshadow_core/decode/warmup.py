@@ -73,7 +73,7 @@ def _relation(sample: _Sample) -> RelationDescriptor:
     )  # fmt: skip
 
 
-def _page(value: bytes) -> Bytes:
+def sample_page(value: bytes) -> Bytes:
     """A heap page with one tuple of one attribute."""
     size = heap.MIN_HOFF + len(value)
     start = (heap.PAGE_SIZE - size) & ~7
@@ -99,7 +99,7 @@ def warmup(progress: Callable[[str], object] | None = None) -> None:
     for sample in _SAMPLES:
         if progress is not None:
             progress(sample.name)
-        page = _page(sample.value)
+        page = sample_page(sample.value)
         bad_checksums(page, 0)
         decoder = TableDecoder(_relation(sample), DecodeOptions())
         decoder.append(page, walker.walk(page, 0).data)

@@ -29,3 +29,11 @@ def walshadow_visibility_resolver(status: TransactionStatus, settings: Mapping[s
     from walshadow_core.visibility.gate import Gate
 
     return Gate(status)
+
+
+@hookimpl
+def walshadow_warmup() -> None:
+    """Compile the kernels of gate and spool."""
+    from walshadow_core.visibility.warmup import warmup
+
+    warmup()

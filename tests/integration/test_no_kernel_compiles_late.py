@@ -1,0 +1,59 @@
+"""After the warm-up, a load compiles nothing: every kernel has the signatures that a load asks for."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from walshadow_core.testing.postgres import PostgresServer
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from walshadow_core.cli.main import main
+from walshadow_core.cli.warmup import load_kernels
+from walshadow_core.plugins import Plugins
+
+def signatures():
+    found = {}
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(("walshadow_core.", "walshadow_sink_")):
+            for key, value in vars(module).items():
+                if hasattr(value, "signatures") and getattr(value, "__module__", "") == name:
+                    found[f"{name}.{key}"] = list(value.signatures)
+    return found
+
+load_kernels(Plugins.load())
+before = signatures()
+code = main(["load", "--source", sys.argv[1], "--table", "every_kind", "--to", sys.argv[2], "--no-progress"])
+after = signatures()
+late = {k: v for k, v in after.items() if v != before.get(k) and v}
+print("LATE", late)
+assert not late, late
+assert len(before) > 15
+sys.exit(code)
+"""
+
+
+def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tmp_path: Path) -> None:
+    pg_newest.execute(
+        """create table every_kind (id bigint primary key, a bool, b "char", c int2, d int4, e oid, f float4, g float8,
+            h numeric(9,2), i numeric(18,4), j numeric(30,5), k numeric(60,5), l numeric, m text, n varchar(9), o char(9),
+            p name, q bytea, r date, s time, t timetz, u timestamp(3), v timestamptz, w interval, x uuid, y json);
+        insert into every_kind select i, i % 2 = 0, 'x', i, i, i, i, i, i, i, i, i, i / 7.0, 'é' || i, 'v', 'o', 'p', 'q',
+            '2024-01-01', '12:00', '12:00+01', '2024-01-01', '2024-01-01', '1 day', gen_random_uuid(), '{}'
+            from generate_series(1, 2000) i;
+        insert into every_kind (id) select i from generate_series(3001, 3100) i;
+        insert into every_kind (id, r, u, v, h) values (4000, 'infinity', '-infinity', 'infinity', 'NaN')"""
+    )
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", SCRIPT, pg_newest.dsn(), f"chdb://{tmp_path}/engine?database=warm"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        pg_newest.execute("drop table every_kind")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
