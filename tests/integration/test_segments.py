@@ -260,6 +260,21 @@ def test_a_truncated_file_fails_its_table(scene: Scene, cut: int) -> None:
     assert scene.to.tables() == {"two"}
 
 
+def test_when_every_table_has_failed_the_rest_is_not_read(scene: Scene) -> None:
+    def truncated(files: list[File]) -> list[File]:
+        for table in (scene.one, scene.two):
+            at = heap(files, table)[0]
+            files[at] = File(files[at].path, files[at].content[:-1])
+        return files
+
+    whole = scene.load().bytes_read
+    stats = scene.load(truncated)
+    assert stats.exit_code() == 1
+    assert all(t.error and "not a whole number of pages" in t.error for t in stats.tables)
+    assert stats.end is None
+    assert stats.bytes_read < whole - 2 * PAGE_SIZE
+
+
 def test_a_segment_or_page_that_is_missing_is_not_exact(scene: Scene) -> None:
     """Whole pages may be missing from a table that was written to meanwhile: the copy says that it is not exact."""
 

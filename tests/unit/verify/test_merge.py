@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walshadow_core.api import RowDigests
-from walshadow_core.verify.merge import SHOWN, compare
+from walshadow_core.verify.merge import SHOWN, _Side, compare
 
 ROWS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 3)), max_size=60)
 
@@ -51,3 +51,13 @@ def test_one_changed_row_is_named(rows: dict[int, int], piece: int) -> None:
     found = compare(_stream(pairs, piece), _stream(other, 3))
     assert (found.missing, found.extra, found.changed) == (0, 0, 1)
     assert found.keys == [("changed", f"id={key}")]
+
+
+def test_copies_of_one_row_take_the_room_of_one() -> None:
+    """A table without a key may hold nothing else, and all of them have one key."""
+    side = _Side(_stream([(7, 1)] * 1000 + [(8, 1)], 10))
+    side.complete_to(f"{7:032x}".encode())
+    assert side.rows.count.tolist() == [1000, 1]
+    found = compare(_stream([(7, 1)] * 1000, 10), _stream([(7, 1)] * 990 + [(7, 2)] * 4, 7))
+    assert (found.missing, found.extra, found.changed) == (6, 0, 4)
+    assert [kind for kind, _ in found.keys] == ["missing"] * 6 + ["changed"] * 4
