@@ -202,7 +202,7 @@ def _import_all(name: str) -> None:
 
 
 def _load(name: str, dsn: str, key: str, to: str | None) -> dict[str, Any]:
-    with tempfile.TemporaryDirectory(prefix="walshadow-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="walshadow-bench-", ignore_cleanup_errors=True) as folder:
         engine = to or f"chdb://{folder}/engine"
         client = client_of(engine)
         client.command("DROP TABLE IF EXISTS bench.bench SYNC")

@@ -85,7 +85,8 @@ def demo(
     if keep is not None and keep.exists():
         raise UsageError(f"--keep {keep}: it is there already", "name a folder that does not exist yet")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="walshadow-demo-") as scratch:
+    # The engine may still be merging when its folder goes.
+    with tempfile.TemporaryDirectory(prefix="walshadow-demo-", ignore_cleanup_errors=True) as scratch:
         engine = (keep or Path(scratch) / "clickhouse").resolve()
         url = f"chdb://{engine}?database=shop"
         with _server(console) as server:
