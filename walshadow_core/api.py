@@ -396,7 +396,7 @@ class WriteStats:
 
 
 class StagingWriter(Protocol):
-    """Fills the staging table of one plan. One thread calls it."""
+    """Fills the staging table of one plan. One thread at a time calls it, but for ``abort()``."""
 
     @property
     def stats(self) -> WriteStats: ...
@@ -411,7 +411,11 @@ class StagingWriter(Protocol):
         ...
 
     def abort(self) -> None:
-        """End what is in flight, for certain, and drop the staging table. Never raises for what is gone."""
+        """End what is in flight, for certain, and drop the staging table. Never raises for what is gone.
+
+        Another thread may call it while a write() or finish() waits or works: that call then raises
+        DestinationError soon, every later write() and finish() at once, and nothing is left of staging, nor
+        comes there afterwards. Bounded in time, whatever the other end does."""
         ...
 
 

@@ -21,6 +21,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ from walshadow_core.api import (
 )
 
 TABLE = "orders"
+_THREAD_SECONDS = 60.0
 LSN = 0x16B3748
 COMMIT_TS = dt.datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=dt.UTC)
 
@@ -318,6 +320,46 @@ class DestinationContract:
         writer.abort()
         assert destination.fingerprint(plan.staging) is None and destination.storage_id(TABLE) == before
         assert self.ids(destination, TABLE) == [1]
+        self.load(destination, plan, [2])
+        assert self.ids(destination, plan.staging) == [2]
+
+    def test_abort_from_another_thread(self, destination: Destination) -> None:
+        """A write() that another thread is in raises DestinationError when abort() is called; later ones do, too;
+        nothing is left of staging, and nothing comes there afterwards."""
+        plan = destination.plan(make_relation(SIMPLE), TABLE)
+        batch = simple_batch(range(20_000))
+
+        def fill(
+            writer: StagingWriter, begun: threading.Event, enough: threading.Event, outcome: list[BaseException]
+        ) -> None:
+            try:
+                while not enough.is_set():
+                    writer.write(batch)
+                    begun.set()
+            except BaseException as error:
+                outcome.append(error)
+            begun.set()
+
+        for _ in range(3):
+            writer = destination.create_staging(plan)
+            begun, enough = threading.Event(), threading.Event()
+            outcome: list[BaseException] = []
+            thread = threading.Thread(target=fill, args=(writer, begun, enough, outcome), daemon=True)
+            thread.start()
+            try:
+                assert begun.wait(_THREAD_SECONDS)
+                writer.abort()
+                thread.join(_THREAD_SECONDS)
+                assert not thread.is_alive(), "abort() ends a write() of another thread"
+            finally:
+                enough.set()
+            assert [type(error) for error in outcome] == [DestinationError], outcome
+            assert destination.fingerprint(plan.staging) is None
+            with pytest.raises(DestinationError):
+                writer.write(batch)
+            with pytest.raises(DestinationError):
+                writer.finish()
+            assert destination.fingerprint(plan.staging) is None
         self.load(destination, plan, [2])
         assert self.ids(destination, plan.staging) == [2]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import suppress
 from typing import Any
 
@@ -16,7 +17,8 @@ from walshadow_sink_parquet.settings import Settings
 
 class ParquetWriter:
     """Fills one staging folder. A file is begun when it is needed, and there is at least one, so that a table
-    without rows has its columns too."""
+    without rows has its columns too. ``_busy`` is held while a piece is written, so that abort() of another thread
+    comes between two."""
 
     def __init__(self, folders: Folders, table: str, schema: pa.Schema, source: str, settings: Settings) -> None:
         self.stats = WriteStats()
@@ -29,6 +31,8 @@ class ParquetWriter:
         self._rows_left = 0
         self._handle: Any = None
         self._parquet: pq.ParquetWriter | None = None
+        self._busy = threading.Lock()
+        self._given_up = False
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one batch; it is on its way to the file system when this returns, and durable after finish()."""
@@ -36,9 +40,11 @@ class ParquetWriter:
             batch = self._fit(batch)
             begin = 0
             while begin < batch.num_rows:
-                parquet = self._parquet if self._parquet is not None and self._rows_left else self._next_file()
-                piece = batch.slice(begin, self._rows_left)
-                parquet.write_batch(piece)
+                with self._busy:
+                    self._check()
+                    parquet = self._parquet if self._parquet is not None and self._rows_left else self._next_file()
+                    piece = batch.slice(begin, self._rows_left)
+                    parquet.write_batch(piece)
                 begin += piece.num_rows
                 self._rows_left -= piece.num_rows
         self.stats.rows += batch.num_rows
@@ -46,18 +52,26 @@ class ParquetWriter:
 
     def finish(self) -> None:
         """Close the last file and make the folder a table."""
-        with errors(f"can't finish {self._folders.path(self._table)}"):
+        with errors(f"can't finish {self._folders.path(self._table)}"), self._busy:
+            self._check()
             if not self._files:
                 self._next_file()
             self._close()
             self._folders.complete(self._table, TableMark.new(self._schema, self._source))
 
     def abort(self) -> None:
-        """Close what is open and remove the folder."""
-        with suppress(Exception):
-            self._close()
-        with errors(f"can't remove {self._folders.path(self._table)}"):
-            self._folders.remove(self._table)
+        """Close what is open and remove the folder. Any thread may call it: it waits for the piece that is being
+        written, and the write() it belongs to raises."""
+        self._given_up = True
+        with self._busy:
+            with suppress(Exception):
+                self._close()
+            with errors(f"can't remove {self._folders.path(self._table)}"):
+                self._folders.remove(self._table)
+
+    def _check(self) -> None:
+        if self._given_up:
+            raise DestinationError(f"the load into {self._folders.path(self._table)} was given up")
 
     def _next_file(self) -> pq.ParquetWriter:
         self._close()

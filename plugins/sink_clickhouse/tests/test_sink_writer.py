@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -166,9 +169,10 @@ def test_several_writers_share_the_blocks(opened: Any) -> None:
 def test_pool_waits() -> None:
     """No more blocks than the limit; who asks for one more gets the first that comes back."""
     pool = BlockPool(2, in_files=False)
-    first, second = pool.take(), pool.take()
+    never = threading.Event()
+    first, second = pool.take(never), pool.take(never)
     got: list[Any] = []
-    thread = threading.Thread(target=lambda: got.append(pool.take()))
+    thread = threading.Thread(target=lambda: got.append(pool.take(never)))
     thread.start()
     thread.join(0.05)
     assert not got
@@ -305,3 +309,82 @@ def test_nothing_is_sent_twice(embedded_path: Path, database: str) -> None:
             writer.abort()
             destination.close()
     assert seen == ["INSERT", "EXCHANGE", "RENAME"] * 2
+
+
+def in_a_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[BaseException]]:
+    """A thread that does ``work``, and what it raised."""
+    raised: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def test_abort_wakes_who_waits_for_an_insert(opened: Any) -> None:
+    """A write() behind a slow insert, and a finish(): abort() of another thread ends both with the insert."""
+    destination = opened()
+    plan = slow_staging(destination)
+    watcher = connect(destination._target)
+    for wait in (lambda writer: writer.write(simple_batch([1])), lambda writer: writer.finish()):
+        writer = destination.create_staging(plan)
+        writer.write(big_batch())
+        wait_for_insert(watcher, destination)
+        thread, raised = in_a_thread(lambda writer=writer, wait=wait: wait(writer))
+        writer.abort()
+        thread.join(30)
+        assert not thread.is_alive() and [type(e) for e in raised] == [DestinationError]
+        assert running(watcher, destination) == [] and destination.fingerprint(plan.staging) is None
+    watcher.close()
+
+
+def test_abort_wakes_who_waits_for_a_block(opened: Any) -> None:
+    """All blocks are with others, who need not end for it."""
+    destination = opened(blocks=2)
+    plan = destination.plan(make_relation(SIMPLE), "t")
+    writer = destination.create_staging(plan)
+    kept = [destination._pool.take(threading.Event()) for _ in range(2)]
+    thread, raised = in_a_thread(lambda: writer.write(simple_batch([1])))
+    thread.join(0.1)
+    assert thread.is_alive()
+    writer.abort()
+    thread.join(30)
+    assert not thread.is_alive() and [type(e) for e in raised] == [DestinationError]
+    assert destination.fingerprint(plan.staging) is None
+    for block in kept:
+        destination._pool.give(block)
+
+
+def test_abort_of_a_server_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gives up in time and says what is left; the next load takes that away."""
+    from walshadow_sink_clickhouse import destination as module
+
+    monkeypatch.setattr(module, "_TO_END", 1)
+    with EngineProcess(tmp_path / "data") as engine:
+        destination: Any = walshadow_destination(engine.url("d"), {})
+        plan = slow_staging(destination)
+        writer = destination.create_staging(plan)
+        watcher = connect(destination._target)
+        writer.write(big_batch())
+        wait_for_insert(watcher, destination)
+        os.kill(engine.pid, signal.SIGSTOP)
+        try:
+            thread, _ = in_a_thread(writer.abort)
+            thread.join(30)
+            assert not thread.is_alive()
+        finally:
+            os.kill(engine.pid, signal.SIGCONT)
+        assert "staging table not dropped: " in caplog.text
+        writer = destination.create_staging(plan)
+        writer.write(simple_batch([1]))
+        writer.finish()
+        assert watcher.rows(f"SELECT count() FROM {destination._name(plan.staging)}") in ([[1]], [["1"]])
+        watcher.close()
+        destination.close()

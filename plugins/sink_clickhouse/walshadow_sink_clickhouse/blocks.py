@@ -86,11 +86,13 @@ class BlockPool:
         self._may_make = limit
         self._changed = threading.Condition()
 
-    def take(self) -> Block:
-        """An empty block."""
+    def take(self, unless: threading.Event) -> Block | None:
+        """An empty block; None once ``unless`` is set (call wake() after setting it)."""
         with self._changed:
-            while not self._free and not self._may_make:
+            while not self._free and not self._may_make and not unless.is_set():
                 self._changed.wait()
+            if unless.is_set():
+                return None
             if self._free:
                 return self._free.pop()
             self._may_make -= 1
@@ -102,6 +104,11 @@ class BlockPool:
         with self._changed:
             self._free.append(block)
             self._changed.notify()
+
+    def wake(self) -> None:
+        """Let those who wait look whether they still want a block."""
+        with self._changed:
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Free the blocks that are not in use."""

@@ -9,7 +9,6 @@ from typing import Any, Protocol
 
 import clickhouse_connect
 from clickhouse_connect.driver.client import Client
-from clickhouse_connect.driver.exceptions import ClickHouseError
 
 from walshadow_core.api import DestinationError
 from walshadow_sink_clickhouse.blocks import Block
@@ -68,7 +67,7 @@ class _Base:
             try:
                 with self.client.query_column_block_stream(sql, settings=self.known(settings)) as blocks:
                     yield from blocks
-            except ClickHouseError as error:
+            except Exception as error:
                 raise explain(error, self._where, "reading rows") from error
 
     def run(self, sql: str, settings: Mapping[str, Any] | None = None) -> None:
@@ -87,9 +86,9 @@ class _Base:
 
 
 class HttpConnection(_Base):
-    """A server's HTTP interface."""
+    """A server's HTTP interface. ``patience`` is how many seconds an answer may take."""
 
-    def __init__(self, target: Target) -> None:
+    def __init__(self, target: Target, patience: int | None = None) -> None:
         settings = target.settings
         try:
             client = clickhouse_connect.get_client(
@@ -100,7 +99,7 @@ class HttpConnection(_Base):
                 password=target.password,
                 database="",
                 connect_timeout=settings.connect_timeout,
-                send_receive_timeout=settings.insert_timeout + _GRACE,
+                send_receive_timeout=patience or settings.insert_timeout + _GRACE,
                 query_retries=0,
                 verify=settings.verify,
                 ca_cert=str(settings.ca_cert) if settings.ca_cert else None,
@@ -165,9 +164,10 @@ class EmbeddedConnection(_Base):
                 raise explain(error, self._where, f"inserting {block.rows} rows") from error
 
 
-def connect(target: Target) -> Connection:
-    """Open a connection. Raises DestinationError with the remedy."""
-    return HttpConnection(target) if target.path is None else EmbeddedConnection(target)
+def connect(target: Target, patience: int | None = None) -> Connection:
+    """Open a connection. Over HTTP an answer may take ``patience`` seconds, or as long as an insert. Raises
+    DestinationError with the remedy."""
+    return HttpConnection(target, patience) if target.path is None else EmbeddedConnection(target)
 
 
 def _cannot_open(target: Target, error: Exception) -> DestinationError:

@@ -14,6 +14,8 @@ from walshadow_sink_clickhouse.client import Connection, connect
 from walshadow_sink_clickhouse.quoting import identifier, identifiers, literal, qualified
 from walshadow_sink_clickhouse.url import EMBEDDED, Target
 
+_TO_END = 20
+"""Seconds that a server may take to answer when a load is given up."""
 _NO_SIZE_LIMIT = {"max_table_size_to_drop": 0, "max_partition_size_to_drop": 0}
 
 
@@ -80,6 +82,7 @@ class ClickHouseDestination:
             self._database,
             control=connection,
             inserts=connect(self._target),
+            reach=lambda: connect(self._target, _TO_END),
             pool=self._pool,
             policy=settings.out_of_range,
             timeout=settings.insert_timeout,

@@ -6,7 +6,8 @@ import logging
 import threading
 import time
 import uuid
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotYet
 from typing import Any
 
@@ -25,10 +26,12 @@ log = logging.getLogger(__name__)
 QUERY_PREFIX = "walshadow-"
 """How the query id, and the log_comment, of every insert of ours begins."""
 
-
 MERGES_HELD = 100
 """Inserts during which staging is not merged: a load of less is quicker without, a longer one must not leave too
 many parts."""
+
+PATIENCE = 60.0
+"""Seconds that abort() gives a server to end an insert."""
 
 
 def insert_settings(timeout: int) -> dict[str, Any]:
@@ -72,8 +75,9 @@ def end_earlier_inserts(connection: Connection, database: str, staging: str) -> 
 class NativeStagingWriter:
     """The StagingWriter of one plan.
 
-    At most two of its blocks are in memory: one being encoded, one on its way. ``control`` runs KILL and DROP while
-    ``inserts``, which is the writer's own, is busy.
+    At most two of its blocks are in memory: one being encoded, one on its way. ``control`` runs statements on the
+    staging table while ``inserts``, which is the writer's own, is busy; ``reach`` opens one more connection,
+    which abort() ends and drops by, whatever the others wait for.
     """
 
     def __init__(
@@ -82,6 +86,7 @@ class NativeStagingWriter:
         database: str,
         control: Connection,
         inserts: Connection,
+        reach: Callable[[], Connection],
         pool: BlockPool,
         policy: OutOfRange,
         timeout: int,
@@ -89,9 +94,11 @@ class NativeStagingWriter:
         landing: Landing = plan.private
         self._control = control
         self._inserts = inserts
+        self._reach = reach
         self._pool = pool
         self._encoder = NativeEncoder(landing.sent, policy)
         self._into = insert_sql(database, plan.staging, [c.name for c in landing.sent])
+        self._table = plan.table
         staging = qualified(database, plan.staging)
         self._hold_merges = f"SYSTEM STOP MERGES {staging}"
         self._let_merge = f"SYSTEM START MERGES {staging}"
@@ -100,10 +107,10 @@ class NativeStagingWriter:
         self._settings = insert_settings(timeout)
         self._name = f"{QUERY_PREFIX}{uuid.uuid4()}-"
         self._sent = 0
-        self._stopping = threading.Event()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"insert-{plan.table}")
+        self._given_up = threading.Event()
+        self._starting = threading.Lock()
+        """Held while an insert is begun, and while abort() says that no more may be."""
         self._flight: Future[None] | None = None
-        self._closed = False
         self._stats = WriteStats(adjusted=self._encoder.adjusted)
 
     @property
@@ -113,48 +120,91 @@ class NativeStagingWriter:
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Encode ``batch`` and, once the block before is in, send it. Raises DestinationError, of this or an
-        earlier block."""
+        earlier block, and after abort()."""
+        self._check()
         if not batch.num_rows:
             return
-        block = self._pool.take()
+        block = self._pool.take(unless=self._given_up)
+        if block is None:
+            raise self._was_given_up()
         try:
             self._encoder.append(batch, block)
             self._wait()
+            self._sent += 1
+            if self._sent == 1:
+                self._stop_merges()
+            elif self._sent == MERGES_HELD:
+                self._start_merges()
+            self._begin(block)
         except BaseException:
             self._pool.give(block)
             raise
-        self._sent += 1
-        if self._sent == 1:
-            self._stop_merges()
-        elif self._sent == MERGES_HELD:
-            self._start_merges()
-        self._flight = self._thread.submit(self._insert, block, f"{self._name}{self._sent}")
 
     def finish(self) -> None:
         """Wait until all is in. Raises DestinationError."""
         self._wait()
         self._start_merges()
+        self._check()
         self.close()
 
     def abort(self) -> None:
-        """End the insert that is on its way, for certain, then drop the staging table."""
-        self._stopping.set()
+        """End the insert that is on its way, then drop the staging table. Any thread may call it: a write() or
+        finish() that another one is in ends with a DestinationError. A server that does not answer is given up after
+        a minute, with a warning; the next load into the table ends and drops what is left."""
+        with self._starting:
+            self._given_up.set()
+        self._pool.wake()
         try:
-            while self._flight is not None:
-                self._kill()
-                try:
-                    self._flight.result(1.0)
-                except NotYet:
-                    continue
-                except DestinationError:
-                    log.debug("an insert ended by abort", exc_info=True)
-                self._flight = None
-            # What the server still runs though the connection broke.
-            self._kill()
-            self._control.run(self._drop)
+            ending = self._reach()
         except DestinationError as error:
             log.warning("staging table not dropped: %s", error)
+            return
+        try:
+            if not self._end_flight(ending):
+                log.warning("staging table not dropped: an insert into it did not end")
+                return
+            ending.run(self._drop)
+        except DestinationError as error:
+            log.warning("staging table not dropped: %s", error)
+        finally:
+            ending.close()
         self.close()
+
+    def close(self) -> None:
+        """Close the connection, once the insert that is in flight has ended. For a writer that was neither finished
+        nor aborted."""
+        if self._flight is not None and not self._given_up.is_set():
+            self._flight.exception()
+        self._inserts.close()
+
+    def _end_flight(self, ending: Connection) -> bool:
+        """Kill the insert that is on its way until it has ended; False if it does not."""
+        flight = self._flight
+        deadline = time.monotonic() + PATIENCE
+        while flight is not None:
+            self._kill(ending)
+            try:
+                flight.exception(1.0)
+                break
+            except NotYet:
+                if time.monotonic() > deadline:
+                    return False
+        # What the server still runs though the connection broke.
+        self._kill(ending)
+        return True
+
+    def _kill(self, ending: Connection) -> None:
+        try:
+            ending.run(kill_sql(named_as_ours(self._name)))
+        except DestinationError as error:
+            log.debug("KILL QUERY failed: %s", error)
+
+    def _check(self) -> None:
+        if self._given_up.is_set():
+            raise self._was_given_up()
+
+    def _was_given_up(self) -> DestinationError:
+        return DestinationError(f"the load of table {self._table!r} was given up")
 
     def _stop_merges(self) -> None:
         try:
@@ -171,29 +221,30 @@ class NativeStagingWriter:
     def _wait(self) -> None:
         if self._flight is not None:
             self._flight.result()
-            self._flight = None
+
+    def _begin(self, block: Block) -> None:
+        """Insert ``block`` from a thread of its own. It is a daemon: one that waits for a server which does not answer
+        must not keep the program from ending."""
+        flight: Future[None] = Future()
+        query_id = f"{self._name}{self._sent}"
+
+        def insert() -> None:
+            try:
+                self._insert(block, query_id)
+            except BaseException as error:
+                flight.set_exception(error)
+            else:
+                flight.set_result(None)
+
+        with self._starting:
+            self._check()
+            threading.Thread(target=insert, name=f"insert-{self._table}", daemon=True).start()
+            self._flight = flight
 
     def _insert(self, block: Block, query_id: str) -> None:
         try:
-            if self._stopping.is_set():
-                raise DestinationError("the load was given up")
             self._inserts.insert(self._into, block, {**self._settings, "log_comment": query_id}, query_id)
             self._stats.rows += block.rows
             self._stats.bytes += block.used
         finally:
             self._pool.give(block)
-
-    def _kill(self) -> None:
-        try:
-            self._control.run(kill_sql(named_as_ours(self._name)))
-        except DestinationError as error:
-            log.debug("KILL QUERY failed: %s", error)
-            time.sleep(0.1)
-
-    def close(self) -> None:
-        """Close the connection and end the thread, once the insert that is in flight has ended. For a writer that
-        was neither finished nor aborted."""
-        if not self._closed:
-            self._closed = True
-            self._thread.shutdown()
-            self._inserts.close()
