@@ -32,7 +32,8 @@ def test_counts_are_those_of_a_multiset(
 ) -> None:
     found = compare(_stream(left, a), _stream(right, b))
     lone_left, lone_right = Counter(left) - Counter(right), Counter(right) - Counter(left)
-    keys_left, keys_right = Counter(), Counter()
+    keys_left: Counter[int] = Counter()
+    keys_right: Counter[int] = Counter()
     for (key, _), n in lone_left.items():
         keys_left[key] += n
     for (key, _), n in lone_right.items():
