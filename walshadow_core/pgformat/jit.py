@@ -8,12 +8,15 @@ Kernels compile on their first call on a machine and are kept in the user's cach
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
 import platformdirs
+
+from walshadow_core.api import WalshadowError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,8 +28,24 @@ def cache_folder() -> Path:
     return Path(root) / f"kernels-numba-{numba.__version__}{checked}"
 
 
+def make_writable(folder: Path) -> None:
+    """Make the folder if it is not there. Raises WalshadowError if kernels can't be kept in it: compiling them at
+    every start would take most of a minute, and a shared temporary folder is no place to load code from."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise WalshadowError(
+            f"compiled kernels can't be kept in {folder}: {error.strerror}",
+            "set WALSHADOW_CACHE_DIR to a folder that this user can write",
+        ) from None
+
+
 if not os.environ.get("NUMBA_CACHE_DIR"):
     numba.config.CACHE_DIR = str(cache_folder())
+    if not numba.config.DISABLE_JIT:
+        make_writable(cache_folder())
 
 
 def kernel(function: F) -> F:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -85,3 +88,25 @@ def test_the_command_shows_a_line_for_each_step_on_stderr(
         "[2/2] kernels of sink",
     ]
     assert done == ["core", "sink"]
+
+
+@pytest.mark.parametrize("blocked", [True, False])
+def test_a_cache_folder_that_can_t_be_is_an_error_of_one_line(tmp_path: Path, blocked: bool) -> None:
+    """As for a service account without a home. It is no bug, and the remedy works."""
+    folder = tmp_path / "place"
+    if blocked:
+        folder.write_text("a file where the folder should be")
+    environment = {**os.environ, "WALSHADOW_CACHE_DIR": str(folder / "cache")}
+    for name in ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"):
+        environment.pop(name, None)
+    code = (
+        "import sys\nfrom walshadow_core.cli import main as program, warmup\n"
+        "warmup._steps = lambda plugins: []\n"
+        "sys.exit(program.main(['warmup']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    if not blocked:
+        assert done.returncode == 0 and f"kept in {folder}/cache/" in done.stderr
+        return
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "bug" not in done.stderr
+    assert f"can't be kept in {folder}/cache/" in done.stderr and "; set WALSHADOW_CACHE_DIR to" in done.stderr
