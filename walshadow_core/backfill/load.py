@@ -222,6 +222,8 @@ class _Pass:
                 self._finish_writers(writer_loop)
             except BaseException as error:
                 self._fail_pass(error)
+                # Before the threads are waited for: one may wait for an insert that only this ends.
+                self._abort_all()
                 raise
             finally:
                 for thread in self._threads:

@@ -77,10 +77,12 @@ class TableStats:
 @dataclass
 class LoadStats:
     """A whole load. ``bytes_total`` is the source's own estimate of what must be read, None while
-    unknown; ``refused`` gives the reason per table that was left out before anything was read."""
+    unknown; ``refused`` gives the reason per table that was left out before anything was read, ``error`` that of a
+    pass that ended as a whole."""
 
     tables: list[TableStats] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
+    error: str | None = None
     phase: str = "planning"
     bytes_read: int = 0
     bytes_total: int | None = None
@@ -99,6 +101,13 @@ class LoadStats:
         """Whether no table is left to load."""
         return all(t.failed for t in self.tables)
 
+    def fail(self, error: str) -> None:
+        """The pass ended as a whole: no table that is not done yet will be."""
+        self.error = error
+        for table in self.tables:
+            if table.phase != "done":
+                table.fail(error)
+
     def exit_code(self) -> int:
         """0 done, 1 nothing was loaded, 3 some tables failed or were left out."""
         if self.all_failed:
@@ -108,6 +117,7 @@ class LoadStats:
     def summary(self) -> dict[str, Any]:
         """The ``--json`` summary."""
         return {
+            "error": self.error,
             "tables": [t.summary() for t in self.tables]
             + [{"table": name, "status": "refused", "error": reason} for name, reason in self.refused.items()],
             "b_redo": str(self.start.b_redo) if self.start else None,

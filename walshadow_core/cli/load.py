@@ -63,7 +63,7 @@ def load(
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
     """
-    from walshadow_core.api import UsageError
+    from walshadow_core.api import UsageError, WalshadowError
     from walshadow_core.backfill.load import LoadOptions
     from walshadow_core.cli.warmup import start_loading_kernels
     from walshadow_core.decode.types import DecodeOptions
@@ -92,7 +92,13 @@ def load(
             raise typer.Exit(3 if refused else 0)
         _warn(console, planned)
         kernels.join()
-        _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
+        try:
+            _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
+        except WalshadowError as error:
+            stats.fail(str(error))
+            if as_json:
+                typer.echo(json.dumps(stats.summary()))
+            raise
         _report(console, stats, destination.display_url, as_json)
     finally:
         destination.close()
