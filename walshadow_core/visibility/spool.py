@@ -7,8 +7,10 @@ Tuples are kept in chunks. A chunk is one byte block, the same in memory and in 
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +30,9 @@ _FIRST_BYTES = 1 << 15
 most of them nearly empty."""
 _BYTES_PER_TUPLE = 32
 """Room for one tuple's entries per so many bytes of tuples: the smallest tuple with a column takes this much."""
+
+_CHUNK_HEADER = struct.Struct("<qq")
+"""Before each chunk in the file: its tuples, and its bytes."""
 
 _LAYOUT: tuple[tuple[str, np.dtype[Any]], ...] = (
     ("data_start", np.dtype(np.int32)),
@@ -182,29 +187,20 @@ def _tuples(block: Bytes, rows: int) -> SpooledTuples:
     )
 
 
-@dataclass(slots=True)
-class _Stored:
-    """A finished chunk: its block in memory, or where it is in the file."""
-
-    rows: int
-    size: int
-    block: Bytes | None
-    offset: int = 0
-
-
 class DeferredSpool:
     """The undecided tuples of one table and worker. One thread at a time uses it.
 
-    ``memory`` is a budget in bytes, of its own or shared with other spools; what does not fit it goes to an
-    unlinked file in ``folder``. ``rows`` and ``bytes`` count what was added (tuple bytes, padding excluded),
-    ``spilled`` the bytes written to the file. One small chunk per spool is held outside the budget.
+    ``memory`` is a budget in bytes, of its own or shared with other spools. From the first chunk on that does not
+    fit it, all go to an unlinked file in ``folder``, each behind its size, so that nothing in memory grows with the
+    file. ``rows`` and ``bytes`` count what was added (tuple bytes, padding excluded), ``spilled`` the bytes written
+    to the file. One small chunk per spool is held outside the budget.
     """
 
     def __init__(self, memory: int | MemoryBudget, folder: Path) -> None:
         self._budget = MemoryBudget(memory) if isinstance(memory, int) else memory
         self._folder = folder
         self._filling: _Filling | None = None
-        self._stored: list[_Stored] = []
+        self._kept: deque[tuple[int, Bytes]] = deque()
         self._taken = 0
         self._file: IO[bytes] | None = None
         self._read = False
@@ -264,29 +260,28 @@ class DeferredSpool:
 
     def _store(self, fill: _Filling) -> None:
         block = fill.block()
-        stored = _Stored(fill.rows, len(block), block)
-        if self._budget.take(len(block)):
+        if self._file is None and self._budget.take(len(block)):
             self._taken += len(block)
+            self._kept.append((fill.rows, block))
         else:
-            stored.offset, stored.block = self._spill(block), None
-        self._stored.append(stored)
+            self._spill(_CHUNK_HEADER.pack(fill.rows, len(block)))
+            self._spill(block.data)
         fill.rows = fill.used = 0
 
-    def _spill(self, block: Bytes) -> int:
+    def _spill(self, data: bytes | memoryview) -> None:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
-            offset = self.spilled
-            view = block.data
+            view = memoryview(data)
             while view:
-                view = view[os.pwrite(self._file.fileno(), view, self.spilled) :]
-                self.spilled = offset + len(block) - len(view)
+                written = os.pwrite(self._file.fileno(), view, self.spilled)
+                self.spilled += written
+                view = view[written:]
         except OSError as error:
             raise WalshadowError(
                 f"can't spool undecided rows to {self._folder}: {error.strerror}",
                 "free space there, or choose another folder with TMPDIR",
             ) from error
-        return offset
 
     def batches(self) -> Iterator[SpooledTuples]:
         """The tuples in the order they came, once, about 1 MiB of them at a time. A batch is the caller's to keep;
@@ -298,22 +293,26 @@ class DeferredSpool:
         return self._batches()
 
     def _batches(self) -> Iterator[SpooledTuples]:
-        for stored in self._stored:
-            block, stored.block = stored.block, None
-            if block is not None:
-                yield _tuples(block, stored.rows)
-                del block
-                self._give(stored.size)
-            else:
-                yield _tuples(self._load(stored), stored.rows)
+        while self._kept:
+            rows, block = self._kept.popleft()
+            size = len(block)
+            yield _tuples(block, rows)
+            del block
+            self._give(size)
+        at = 0
+        while at < self.spilled:
+            rows, size = _CHUNK_HEADER.unpack(self._load(at, _CHUNK_HEADER.size))
+            at += _CHUNK_HEADER.size
+            yield _tuples(self._load(at, size), rows)
+            at += size
         if self._filling is not None and self._filling.rows:
             yield _tuples(self._filling.block(), self._filling.rows)
         self.close()
 
-    def _load(self, stored: _Stored) -> Bytes:
+    def _load(self, at: int, size: int) -> Bytes:
         assert self._file is not None
-        block = np.empty(stored.size, np.uint8)
-        view, at = block.data, stored.offset
+        block = np.empty(size, np.uint8)
+        view = block.data
         try:
             while view:
                 got = os.preadv(self._file.fileno(), [view], at)
@@ -321,7 +320,10 @@ class DeferredSpool:
                     raise OSError(0, "it is shorter than what was written")
                 view, at = view[got:], at + got
         except OSError as error:
-            raise WalshadowError(f"can't read the spool file in {self._folder}: {error.strerror}") from error
+            raise WalshadowError(
+                f"can't read the spool file in {self._folder}: {error.strerror}",
+                "look after that disk, or choose another folder with TMPDIR",
+            ) from error
         return block
 
     def _give(self, n: int) -> None:
@@ -332,7 +334,7 @@ class DeferredSpool:
         """Free memory and file. May be called more than once."""
         self._read = True
         self._filling = None
-        self._stored = []
+        self._kept.clear()
         self._give(self._taken)
         if self._file is not None:
             self._file.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,24 @@ def test_past_its_memory_it_goes_to_a_file_that_has_no_name(tmp_path: Path) -> N
         got += batch_rows(batch)
         batches += 1
     assert got == expected and batches <= 25
+
+
+def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
+    """Where every chunk is a small one, because other spools have the budget, there are very many of them."""
+    walk, pages = make_walk(np.random.default_rng(6), [8000] * 3)
+    with closing(DeferredSpool(0, tmp_path)) as spool:
+        for _ in range(50):
+            spool.add(walk, pages, np.arange(3))
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(2000):
+                spool.add(walk, pages, np.arange(3))
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert spool.spilled > 40 << 20 and grown < 64 << 10
+        assert sum(map(len, spool.batches())) == spool.rows == 6150
 
 
 def test_small_spools_stay_small(tmp_path: Path) -> None:
