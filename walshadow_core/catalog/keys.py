@@ -27,14 +27,14 @@ def choose_key(replica_identity: str, indexes: Iterable[IndexFacts], not_null: S
 
     ``replica_identity`` is relreplident, ``not_null`` the attribute numbers that can't be NULL. With
     ``REPLICA IDENTITY USING INDEX`` that index; with DEFAULT the primary key, unless it is DEFERRABLE: then
-    Postgres logs no old keys either; with FULL or NOTHING, or when the index of USING INDEX was dropped, the
-    primary key unless deferrable, or else the unique, immediate, whole index over NOT NULL columns with the
-    fewest columns, the older one of two.
+    Postgres logs no old keys either; with FULL or NOTHING, or when the index of USING INDEX was dropped or (since
+    18, where NOT NULL may be NOT VALID) can hold NULLs, the primary key unless deferrable, or else the unique,
+    immediate, whole index over NOT NULL columns with the fewest columns, the older one of two.
     """
     usable = [i for i in indexes if i.immediate and i.valid and not i.partial and all(c > 0 for c in i.columns)]
     if replica_identity == "i":
         for index in usable:
-            if index.replica_identity:
+            if index.replica_identity and not_null >= set(index.columns):
                 return index.columns
     for index in usable:
         if index.primary:

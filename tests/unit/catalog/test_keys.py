@@ -57,6 +57,12 @@ def test_using_index() -> None:
     assert choose_key("i", [_PRIMARY, chosen], _ALL) == (3,)
 
 
+def test_using_an_index_over_columns_that_can_be_null_is_as_nothing() -> None:
+    chosen = _but(_PLAIN, replica_identity=True)
+    assert choose_key("i", [chosen], _ALL - {3}) == ()
+    assert choose_key("i", [_PRIMARY, chosen], _ALL - {3}) == (2, 1)
+
+
 def test_using_an_index_that_was_dropped_is_as_nothing() -> None:
     assert choose_key("i", [_PRIMARY], _ALL) == (2, 1)
     assert choose_key("i", [_PLAIN], _ALL) == (3,)
