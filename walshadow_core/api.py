@@ -7,6 +7,7 @@ contract suites in ``walshadow_core.testing``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -70,6 +71,9 @@ class TableRefused(WalshadowError):
 # -------------------------------------------------------------------------------------- Postgres values
 
 
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
+
+
 class Lsn(int):
     """A byte position in the WAL (64 bits). Prints as Postgres prints it: ``0/16B3748``."""
 
@@ -78,10 +82,10 @@ class Lsn(int):
     @classmethod
     def parse(cls, text: str) -> Lsn:
         """``'0/16B3748'`` to an Lsn. Raises ValueError for anything else."""
-        high, slash, low = text.partition("/")
-        if not slash or not (1 <= len(high) <= 8 and 1 <= len(low) <= 8):
+        match = _LSN.fullmatch(text)
+        if match is None:
             raise ValueError(f"not an LSN: {text!r}")
-        return cls((int(high, 16) << 32) | int(low, 16))
+        return cls((int(match[1], 16) << 32) | int(match[2], 16))
 
     def __str__(self) -> str:
         return f"{int(self) >> 32:X}/{int(self) & 0xFFFFFFFF:X}"
