@@ -220,7 +220,8 @@ def kill_and_look(scene: Scene, number: int, strike: Callable[[Child], None]) ->
         assert content == new
     elif number == signal.SIGINT:
         assert status == 130, child.err
-        assert child.err.splitlines()[-1] == "interrupted", child.err
+        # Typer ends a run whose words are not all read yet with the same code, and says nothing.
+        assert child.err.splitlines()[-1:] in (["interrupted"], []), child.err
         assert scene.tables() == {"t"}, child.err
     else:
         assert status == -number
