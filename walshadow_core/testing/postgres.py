@@ -130,7 +130,7 @@ class PostgresServer:
                          *(self.initdb or ("--locale=C", "--encoding=UTF8")))  # fmt: skip
             else:
                 self.run("pg_basebackup", "-D", str(self.data), "-d", self.standby_of.dsn(), "-R", "-X", "stream",
-                         "-c", "fast")  # fmt: skip
+                         "-c", "fast", "--no-sync")  # fmt: skip
             self._write_config()
         self.run("pg_ctl", "-D", str(self.data), "-l", str(self.log), "-w", "-t", "60", "start")
         return self

@@ -35,13 +35,19 @@ class TestEmbedded(_ClickHouse):
 
 
 class TestHttp(_ClickHouse):
-    """clickhouse://"""
+    """clickhouse://, with bodies compressed as over a network."""
 
     secret = "s3cret-word"
 
-    @pytest.fixture(params=["none", "lz4"])
-    def make_destination(
-        self, engine_process: EngineProcess, database: str, request: pytest.FixtureRequest
-    ) -> Callable[[], Destination]:
+    @pytest.fixture
+    def make_destination(self, engine_process: EngineProcess, database: str) -> Callable[[], Destination]:
         url = f"clickhouse://default:{self.secret}@127.0.0.1:{engine_process.port}/{database}"
-        return lambda: walshadow_destination(url, {"compression": request.param})
+        return lambda: walshadow_destination(url, {"compression": "lz4"})
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_other_codings(over_http: Callable[..., Destination], compression: str) -> None:
+    """The other forms of a body bring the same rows."""
+    destination = over_http(compression=compression)
+    TestHttp().test_all_types_in_one_table(destination)
+    TestHttp().test_many_batches(destination)

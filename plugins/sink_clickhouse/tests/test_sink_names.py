@@ -25,6 +25,12 @@ HARD = ["select", "a.b", "a`b", "a\\", "\\`", "'", '"', "--x", "/*", "%s", "{x:I
 _numbers = itertools.count()
 
 
+@pytest.fixture
+def connection(embedded):  # type: ignore[no-untyped-def]
+    """One connection for many queries."""
+    return embedded()._connection
+
+
 def through_everything(open_it, table: str, column: str, database: str) -> None:  # type: ignore[no-untyped-def]
     """Every statement of a destination, with these names."""
     destination = open_it(database=database)
@@ -58,13 +64,18 @@ def through_everything(open_it, table: str, column: str, database: str) -> None:
 
 
 @pytest.mark.parametrize("name", HARD)
-def test_hard_names(opened_anywhere, name: str) -> None:  # type: ignore[no-untyped-def]
+def test_hard_names(embedded_anywhere, name: str) -> None:  # type: ignore[no-untyped-def]
     """Names that break a careless quoting, as table, column and database."""
-    through_everything(opened_anywhere, f"t{name}", f"c{name}", f"d{next(_numbers)}{name}".replace("\n", ""))
-    through_everything(opened_anywhere, name, name, f"d{next(_numbers)}")
+    through_everything(embedded_anywhere, name, name, f"d{next(_numbers)}{name}".replace("\n", ""))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.parametrize("name", ["".join(HARD[:8]), "".join(HARD[8:]), "select", " "])
+def test_hard_names_over_http(http_anywhere, name: str) -> None:  # type: ignore[no-untyped-def]
+    """All of them, several at once, and those that mean something to a client or in a URL."""
+    through_everything(http_anywhere, name, name, f"d{next(_numbers)}{name}".replace("\n", ""))
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(table=NAMES, column=NAMES.filter(lambda n: n not in ("id", "_lsn", "_xid", "_commit_ts", "_is_deleted")))
 def test_any_names(embedded_anywhere, table: str, column: str) -> None:  # type: ignore[no-untyped-def]
     """Whatever Postgres allows."""
@@ -73,8 +84,6 @@ def test_any_names(embedded_anywhere, table: str, column: str) -> None:  # type:
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"])))
-def test_literal(embedded, text: str) -> None:  # type: ignore[no-untyped-def]
+def test_literal(connection, text: str) -> None:  # type: ignore[no-untyped-def]
     """A text literal is the text."""
-    destination = embedded()
-    assert destination._connection.rows(f"SELECT {literal(text)} AS {identifier(text or 'x')}") == [[text]]
-    destination.close()
+    assert connection.rows(f"SELECT {literal(text)} AS {identifier(text or 'x')}") == [[text]]

@@ -23,6 +23,17 @@ oldest_and_newest = pytest.mark.parametrize(
 )
 """For what takes long and hangs on no major."""
 
+newest = pytest.mark.parametrize(
+    "pg",
+    [
+        available_majors()[-1],
+        *(pytest.param(m, marks=pytest.mark.slow) for m in available_majors()[:1] if m != available_majors()[-1]),
+    ],
+    indirect=True,
+    ids=lambda m: f"pg{m}",
+)
+"""For what starts servers of its own: the oldest major is among the slow tests."""
+
 MakeSource = Callable[..., BackupSource]
 NoBackupOn = Callable[[PostgresServer], None]
 Until = Callable[..., None]
@@ -249,7 +260,7 @@ def test_the_server_crashes(source: MakeSource, pg_newest: PostgresServer) -> No
 # ------------------------------------------------------------------------------------------------ standbys
 
 
-@oldest_and_newest
+@newest
 def test_a_standby_as_source(pg: PostgresServer, source: MakeSource) -> None:
     with PostgresServer(pg.major) as primary, PostgresServer(pg.major, standby_of=primary) as standby:
         primary.execute("create table t as select g from generate_series(1, 3000) g; checkpoint")

@@ -22,6 +22,17 @@ oldest_and_newest = pytest.mark.parametrize(
 )
 """For what takes long and hangs on no major."""
 
+newest = pytest.mark.parametrize(
+    "pg",
+    [
+        available_majors()[-1],
+        *(pytest.param(m, marks=pytest.mark.slow) for m in available_majors()[:1] if m != available_majors()[-1]),
+    ],
+    indirect=True,
+    ids=lambda m: f"pg{m}",
+)
+"""For what starts servers of its own: the oldest major is among the slow tests."""
+
 MakeSource = Callable[..., BackupSource]
 
 
@@ -148,7 +159,7 @@ def test_passwords(pg: PostgresServer, source: MakeSource) -> None:
         works(source(pg, dsn=pg.dsn(user="copier", password=SECRET)))
 
 
-@oldest_and_newest
+@newest
 def test_wal_level_minimal(pg: PostgresServer, source: MakeSource) -> None:
     settings = {"wal_level": "minimal", "max_wal_senders": "0"}
     with PostgresServer(pg.major, settings=settings) as server:
@@ -168,7 +179,7 @@ def test_no_walsenders_at_all(pg_newest: PostgresServer, source: MakeSource) -> 
         assert error.remedy == "set max_wal_senders = 10 in postgresql.conf, and restart it"
 
 
-@oldest_and_newest
+@newest
 def test_all_walsenders_taken(
     pg: PostgresServer, source: MakeSource, no_backup_on: Callable[[PostgresServer], None]
 ) -> None:
