@@ -171,9 +171,51 @@ def test_bad_requests(ask: Ask, server: EngineServer) -> None:
     assert status == 400 and headers["X-ClickHouse-Exception-Code"] == "36" and b"compress=1" in body
     assert ask("x", query="SELECT 1", headers={"Content-Encoding": "br"})[0] == 400
     with socket.create_connection((server.host, server.port)) as raw:
-        raw.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\nSELECT 1")
+        raw.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nSELECT 1")
         raw.shutdown(socket.SHUT_WR)
         assert raw.recv(100).startswith(b"HTTP/1.1 400 ")
+
+
+def test_a_body_that_is_not_read_is_no_request(ask: Ask, database: str) -> None:
+    """A connection whose request failed before its body was read is closed."""
+    hidden = f"POST /?query=CREATE+DATABASE+{database} HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    assert ask(hidden, headers={"Content-Encoding": "br"})[1]["Connection"] == "close"
+    assert ask(f"SELECT count() FROM system.databases WHERE name = '{database}'")[2] == b"0\n"
+
+
+@pytest.mark.parametrize("coding", ["lz4", "gzip", "zstd"])
+def test_compressed_bodies_are_whole(ask: Ask, table: str, coding: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """Rows that were cut off, or a body in no such coding, are an error and never fewer rows."""
+    from walshadow_sink_clickhouse.engine.body import encoded
+
+    insert, headers = f"INSERT INTO {table} FORMAT TSV", {"Content-Encoding": coding}
+    body = b"".join(encoded(iter([b"%d\tx\n" % i for i in range(1000)]), coding))
+    for wrong in (body[:-9], body[: len(body) // 2], b"5\tplain\n"):
+        status, answer, _ = ask(wrong, query=insert, headers=headers)
+        assert status == 400 and answer["X-ClickHouse-Exception-Code"] == "36"
+    assert ask(f"SELECT count() FROM {table}")[2] == b"0\n"
+    assert ask(body, query=insert, headers=headers)[0] == 200
+    assert ask(f"SELECT count() FROM {table}")[2] == b"1000\n"
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_get_changes_nothing(ask: Ask, table: str) -> None:
+    """As ClickHouse has it; settings of a query may be given, readonly itself not."""
+    for sql in (f"DROP TABLE {table}", f"INSERT INTO {table} VALUES (1, 'x')", "CREATE DATABASE by_get"):
+        status, headers, _ = ask(method="GET", query=sql, readonly="0")
+        assert status != 200 and headers["X-ClickHouse-Exception-Code"] == "164"
+    assert ask(method="GET", query=f"SELECT count() FROM {table}", max_threads="2")[2] == b"0\n"
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Origin": "https://a.example"}, {"Sec-Fetch-Site": "cross-site"}, {"Host": "a.example:8123"}]
+)
+def test_web_pages_are_not_answered(ask: Ask, headers: dict[str, str]) -> None:
+    """What a browser sends for a page, also for one whose name was made to lead to loopback."""
+    status, answer, _ = ask("SELECT 1", headers=headers)
+    assert status == 403 and answer["X-ClickHouse-Exception-Code"] == "497"
+    for host in ("localhost", "127.0.0.1:8123", "[::1]:8123"):
+        assert ask("SELECT 1", headers={"Host": host})[0] == 200
 
 
 @pytest.mark.parametrize("compress", [False, True, "zstd", "gzip"])

@@ -28,7 +28,7 @@ def serve(
     A load or a query can then use clickhouse://localhost:8123/DATABASE from any process.
     """
     from walshadow_core.api import UsageError
-    from walshadow_sink_clickhouse.engine import EngineServer
+    from walshadow_sink_clickhouse.engine import LOOPBACK, EngineServer
 
     password = None
     if password_file is not None:
@@ -36,7 +36,7 @@ def serve(
             password = password_file.read_text().rstrip("\r\n")
         except OSError as error:
             raise UsageError(f"can't read {password_file}: {error.strerror}") from None
-    elif host not in ("127.0.0.1", "::1", "localhost"):
+    elif host not in LOOPBACK:
         typer.echo(f"warning: everyone who can reach {host}:{port} may read and write", err=True)
     server = EngineServer(path, port, host, user, password)
     url = f"http://{server.host}:{server.port}/"

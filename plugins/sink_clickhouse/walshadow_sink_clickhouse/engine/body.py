@@ -50,7 +50,8 @@ def read_body(stream: BufferedIOBase, chunked: bool, length: int) -> Iterator[me
 
 
 def decoded(pieces: Iterator[memoryview], encoding: str) -> Iterator[bytes | memoryview]:
-    """``pieces`` without their content coding."""
+    """``pieces`` without their content coding. Raises BadRequest if they are not in it, or end early: what is missing
+    would be missing rows."""
     if encoding in ("", "identity"):
         yield from pieces
         return
@@ -63,8 +64,16 @@ def decoded(pieces: Iterator[memoryview], encoding: str) -> Iterator[bytes | mem
         decompressor = zlib.decompressobj(zlib.MAX_WBITS | 32)
     else:
         raise BadRequest(f"Content-Encoding {encoding} is not supported")
+    came = False
     for piece in pieces:
-        yield decompressor.decompress(piece)
+        came = True
+        try:
+            plain = decompressor.decompress(piece)
+        except (RuntimeError, EOFError, zlib.error, zstd.ZstdError) as error:
+            raise BadRequest(f"the body is not in {encoding}: {error}") from None
+        yield plain
+    if came and not decompressor.eof:
+        raise BadRequest(f"the body ends within its {encoding} coding")
 
 
 def response_coding(accepted: str) -> str | None:

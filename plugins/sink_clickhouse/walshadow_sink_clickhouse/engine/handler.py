@@ -7,6 +7,7 @@ import contextlib
 import email.parser
 import email.policy
 import hmac
+import ipaddress
 import json
 import re
 import uuid
@@ -65,6 +66,8 @@ class EngineHandler(BaseHTTPRequestHandler):
     engine: Engine
     user: str | None = None
     password: str | None = None
+    loopback = False
+    """Whether only this machine can connect."""
     wbufsize = 1 << 16
 
     def log_message(self, format: str, *args: Any) -> None:
@@ -86,6 +89,7 @@ class EngineHandler(BaseHTTPRequestHandler):
         request: Request | None = None
         query_id = str(uuid.uuid4())
         try:
+            self._refuse_web_pages()
             parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
             query_id = parameters.get("query_id") or query_id
             self._check_user(parameters)
@@ -104,6 +108,16 @@ class EngineHandler(BaseHTTPRequestHandler):
         finally:
             if request is not None and request.data is not None:
                 request.data.close()
+
+    def _refuse_web_pages(self) -> None:
+        """A page in a browser of this machine can send requests to loopback, also under a name of its own that it
+        makes lead here: none of them is answered."""
+        host = (urlsplit(f"//{self.headers.get('Host', '')}").hostname or "").rstrip(".")
+        asked_by_name = self.loopback and host not in ("", "localhost") and not _is_address(host)
+        site = self.headers.get("Sec-Fetch-Site", "none")
+        if "Origin" in self.headers or site != "none" or asked_by_name:
+            self.close_connection = True
+            raise EngineError("Code: 497. DB::Exception: Requests of web pages are not answered. (ACCESS_DENIED)")
 
     def _check_user(self, parameters: Mapping[str, str]) -> None:
         if self.user is None and self.password is None:
@@ -130,6 +144,8 @@ class EngineHandler(BaseHTTPRequestHandler):
                 spool = Spool()
             return self._request(parameters, spool)
         except BaseException:
+            # What is left of the body must not be taken for the next request.
+            self.close_connection = True
             spool.close()
             raise
 
@@ -165,6 +181,9 @@ class EngineHandler(BaseHTTPRequestHandler):
     def _run(self, request: Request) -> None:
         # The engine gives query ids of its own: the asked one can be found as the log_comment.
         request.settings.setdefault("log_comment", request.query_id)
+        if self.command == "GET":
+            # As ClickHouse has it: settings may be set, nothing may be changed.
+            request.settings["readonly"] = "2"
         with self.engine.handle(request.database, request.settings) as handle:
             if request.insert is not None and request.data is not None:
                 summary = handle.insert(request.sql, request.insert, request.data)
@@ -232,10 +251,18 @@ class EngineHandler(BaseHTTPRequestHandler):
         code = int(found[1]) if found else 1002
         text = f"{message.strip()} (version {self.engine.version})\n".encode()
         headers = {"X-ClickHouse-Exception-Code": str(code), "X-ClickHouse-Query-Id": query_id}
-        if code == 516:
+        if self.close_connection:
             headers["Connection"] = "close"
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self._plain(_STATUS.get(code, 500), text, headers)
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def _framing(headers: Message) -> tuple[bool, int]:

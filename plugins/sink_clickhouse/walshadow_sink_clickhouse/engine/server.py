@@ -15,6 +15,8 @@ from walshadow_sink_clickhouse.engine.handler import EngineHandler
 from walshadow_sink_clickhouse.engine.handles import Engine
 
 READY = "walshadow engine: "
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+"""Addresses that only this machine can reach."""
 
 
 class _Server(ThreadingHTTPServer):
@@ -38,7 +40,8 @@ class EngineServer:
         password: str | None = None,
     ) -> None:
         self._engine = Engine(Path(path))
-        handler = type("Handler", (EngineHandler,), {"engine": self._engine, "user": user, "password": password})
+        given = {"engine": self._engine, "user": user, "password": password, "loopback": host in LOOPBACK}
+        handler = type("Handler", (EngineHandler,), given)
         try:
             self._server = _Server((host, port), handler)
         except OSError as error:
@@ -90,8 +93,10 @@ class EngineProcess:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(READY):
-            self._process.wait()
-            raise DestinationError(f"the engine of {path} did not start")
+            self.stop()
+            raise DestinationError(
+                f"the engine of {path} did not start", "it has said why on stderr; one process owns a directory"
+            )
         self.host, _, text = line.removeprefix(READY).strip().rpartition(":")
         self.port = int(text)
 
