@@ -1,0 +1,120 @@
+"""Missing values against the bytes that an INSERT of the same value stores."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+
+from tests.integration.catalog.support import Database
+from walshadow_core.decode.types import CODECS
+from walshadow_core.testing.postgres import PostgresServer
+
+_DEFAULTS = {
+    "bool": ["true", "false"],
+    '"char"': ["'x'", r"'\200'"],
+    "int2": ["-32768"],
+    "int4": ["-2"],
+    "int8": ["9223372036854775807"],
+    "oid": ["4294967295"],
+    "float4": ["'-0'", "'NaN'", "1.1"],
+    "float8": ["0.1", "'-Infinity'", "5e-324", "0.30000000000000004"],
+    "numeric": ["0", "'NaN'", "'Infinity'", "'-Infinity'", "-12345678901234567890.000120", "1e-20", "1e40", "0.00"],
+    "numeric(10,2)": ["3.5", "-99999999.99", "0"],
+    "numeric(3,-2)": ["12345"],
+    "numeric(1000,950)": ["1e-900"],
+    "text": ["''", "'héllo wörld'", "repeat('long ', 800)"],
+    "varchar(20)": ["'v'"],
+    "char(5)": ["'ab'"],
+    "name": ["'some_name'"],
+    "bytea": [r"'\x00ff'", "''"],
+    "date": ["'2024-02-29'", "'infinity'", "'4713-01-01 BC'", "'5874897-12-31'"],
+    "time": ["'24:00:00'", "'12:34:56.789012'"],
+    "timetz": ["'12:34:56.789012+05:30'", "'00:00:00-15:59:59'"],
+    "timestamp": ["'2024-01-01 00:00:00.000001'", "'-infinity'", "'294276-12-31 23:59:59.999999'"],
+    "timestamptz": ["'2024-01-01 00:00:00+01'", "'infinity'", "'1800-01-01 00:00:00 Europe/Amsterdam'"],
+    "interval": ["'-1 mon +2 days -00:00:01.5'", "'178000000 years'", "'0'"],
+    "uuid": ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"],
+    "json": ['\'{"a":  1, "ü": null}\''],
+}
+
+
+def _stored(server: PostgresServer, path: str, varlena: bool) -> bytes:
+    """The bytes of the first tuple's first column in a heap file, without its varlena header."""
+    page = (server.data / path).read_bytes()[:8192]
+    (pointer,) = struct.unpack_from("<I", page, 24)
+    start, length = pointer & 0x7FFF, pointer >> 17
+    value = page[start + page[start + 22] : start + length]
+    if not varlena:
+        return value
+    if value[0] & 1:
+        return value[1 : value[0] >> 1]
+    (header,) = struct.unpack_from("<I", value)
+    assert header & 3 == 0, "the test's table keeps its values plain"
+    return value[4 : header >> 2]
+
+
+def test_missing_values_are_what_an_insert_stores(db: Database) -> None:
+    """ADD COLUMN … DEFAULT of every type, against the bytes of a row that has the value."""
+    columns = [(f"c{i}", type_, value) for i, (type_, value) in
+               enumerate((t, v) for t, values in _DEFAULTS.items() for v in values)]  # fmt: skip
+    db.execute("create table t (a int); insert into t values (1)")
+    db.execute("alter table t " + ", ".join(f"add {n} {t} default {v}" for n, t, v in columns))
+    fast = db.value("select count(*) from pg_attribute where attrelid = 't'::regclass and atthasmissing")
+    assert fast == len(columns), "none of them rewrote the table"
+    relation = db.one("t")
+    assert {a.type_oid for a in relation.attributes} == set(CODECS), "no type that can be decoded is left out"
+    for (name, type_, value), attribute in zip(columns, relation.attributes[1:], strict=True):
+        varlena = attribute.length == -1
+        plain = f"alter table {name} alter x set storage plain;" if varlena else ""
+        db.execute(f"create table {name} (x {type_}); {plain} insert into {name} values ({value})")
+    db.execute("checkpoint")
+    for (name, type_, value), attribute in zip(columns, relation.attributes[1:], strict=True):
+        stored = _stored(db.server, db.value(f"select pg_relation_filepath('{name}')"), attribute.length == -1)
+        assert attribute.missing == stored, f"{type_} default {value}"
+        db.execute(f"drop table {name}")
+
+
+def test_settings_of_the_role_change_nothing(db: Database, role: str) -> None:
+    db.execute("create table t (a int); insert into t values (1)")
+    db.execute("""alter table t add b float8 default 0.1, add c timestamptz default '2024-01-02 03:04:05+01',
+        add d interval default '-1 mon 2 days -00:00:01', add e bytea default '\\x00', add f date default '2024-02-01',
+        add g text default 'ü'""")
+    plain = db.one("t")
+    db.execute(f"""alter role {role} set extra_float_digits = -15; alter role {role} set datestyle = 'German';
+        alter role {role} set intervalstyle = 'sql_standard'; alter role {role} set timezone = 'Asia/Tokyo';
+        alter role {role} set bytea_output = 'escape'; alter role {role} set client_encoding = 'LATIN1';
+        alter role {role} set default_transaction_isolation = 'read committed';
+        alter role {role} set quote_all_identifiers = on; alter role {role} set standard_conforming_strings = off""")
+    assert db.one("t", user=role) == plain
+    assert db.one("t", client_encoding="LATIN1", user=role) == plain
+    missing = {a.name: a.missing for a in plain.attributes}
+    assert missing["g"] == "ü".encode() and missing["b"] == struct.pack("<d", 0.1)
+
+
+def test_a_missing_value_of_another_type_refuses_the_table(db: Database) -> None:
+    db.execute("""create type mood as enum ('good', 'bad'); create table t (a int); insert into t values (1);
+        create table array_ (a int); insert into array_ values (1);
+        alter table t add m mood default 'good'; alter table array_ add m int[] default '{1}'""")
+    assert 'column "m" has type public.mood' in db.reason("t")
+    assert 'column "m" has type integer[]' in db.reason("array_")
+    db.execute("alter table t drop column m")
+    assert db.one("t").attributes[1].dropped
+
+
+def test_another_encoding(make_database: Callable[..., Database]) -> None:
+    db = make_database("encoding 'LATIN1' locale 'C' template template0")
+    db.execute('create table "Straße" (a int, "größe" text); insert into "Straße" values (1)')
+    db.execute("""alter table "Straße" add t text default 'é', add j json default '"ü"', add c char(3) default 'à'""")
+    relation = db.one('"Straße"')
+    assert relation.encoding == "LATIN1" == db.catalog().cluster.encoding
+    assert [a.name for a in relation.attributes] == ["a", "größe", "t", "j", "c"]
+    assert [a.missing for a in relation.attributes] == [None, None, b"\xe9", b'"\xfc"', b"\xe0  "]
+    assert "no such name" in db.reason('"表"')
+
+
+def test_sql_ascii(make_database: Callable[..., Database]) -> None:
+    db = make_database("encoding 'SQL_ASCII' locale 'C' template template0")
+    db.execute("create table t (a int); insert into t values (1); "
+               "alter table t add x text default convert_from('\\xe9', 'SQL_ASCII')")  # fmt: skip
+    relation = db.one("t")
+    assert relation.encoding == "SQL_ASCII" and relation.attributes[1].missing == b"\xe9"
