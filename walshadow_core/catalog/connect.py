@@ -101,6 +101,8 @@ def query_error(error: psycopg.Error) -> SourceError:
     """What a failed statement on the source comes to."""
     reason = _one_line(str(error.diag.message_primary or error))
     match error.sqlstate:
+        case "22021" | "22P05":
+            remedy = "a name in the database can't be turned into UTF-8: rename that table, column or type"
         case "40001":
             remedy = "the standby's recovery was in the way: try again, or raise max_standby_streaming_delay"
         case "42501":

@@ -183,12 +183,20 @@ class _Reading:
         return oid
 
     def _not_found(self, name: QualifiedName, where: dict[str, Any]) -> str:
-        schemas = [schema for (schema,) in self._rows(_SCHEMAS)]
-        if name.schema is not None and name.schema not in schemas:
+        schemas = [schema for (schema,) in self._rows_if_readable(_SCHEMAS)]
+        if name.schema is not None and schemas and name.schema not in schemas:
             return no_schema(name.schema, schemas)
         place = "in the search_path" if name.schema is None else f"in schema {printable(name.schema)}"
-        candidates = [(schema, table) for schema, table in self._rows(_CANDIDATES, where)]
+        candidates = [(schema, table) for schema, table in self._rows_if_readable(_CANDIDATES, where)]
         return not_found(name.name, place, candidates)
+
+    def _rows_if_readable(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
+        """Names for a hint, none at all if one of them is not valid text: the load can do without."""
+        try:
+            with self._connection.transaction():
+                return self._rows(query, params)
+        except (psycopg.errors.UntranslatableCharacter, psycopg.errors.CharacterNotInRepertoire):
+            return []
 
     # -- descriptors
 
