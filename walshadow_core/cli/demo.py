@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import quote
 
 import typer
 
@@ -88,7 +90,7 @@ def demo(
     # The engine may still be merging when its folder goes.
     with tempfile.TemporaryDirectory(prefix="walshadow-demo-", ignore_cleanup_errors=True) as scratch:
         engine = (keep or Path(scratch) / "clickhouse").resolve()
-        url = f"chdb://{engine}?database=shop"
+        url = f"chdb://{quote(str(engine))}?database=shop"
         with _server(console) as server:
             dsn = server.dsn()
             with _step(console, "filling a small shop: customers, orders, order lines"):
@@ -108,7 +110,7 @@ def demo(
     say(console, "  walshadow load --table SCHEMA.TABLE --from base_backup")
     say(console, "  walshadow verify --table SCHEMA.TABLE")
     if keep is not None:
-        say(console, f"\nThe ClickHouse of the demo is kept:\n\n  walshadow engine serve {engine}")
+        say(console, f"\nThe ClickHouse of the demo is kept:\n\n  walshadow engine serve {shlex.quote(str(engine))}")
 
 
 def _words() -> str:

@@ -125,8 +125,17 @@ def _start_logging(level: str) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_Scrubbing("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    for name in ("walshadow", "walshadow_core"):
+    for name in ("walshadow", "walshadow_core", *_packages_of_plugins(level)):
         logging.getLogger(name).setLevel(level)
+
+
+def _packages_of_plugins(level: str) -> set[str]:
+    """The packages whose loggers are plugins'. Not looked up for the level that they have anyway: it takes time."""
+    if level == "WARNING":
+        return set()
+    from importlib.metadata import entry_points
+
+    return {point.module.partition(".")[0] for point in entry_points(group=PROGRAM)}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -119,7 +119,7 @@ def problems_of(facts: ServerFacts) -> list[Problem]:
         problems.append(
             Problem(
                 f"the role {facts.role} may not replicate",
-                f"as a superuser: ALTER ROLE {quote_identifier(facts.role)} REPLICATION;",
+                f"as a superuser: ALTER ROLE {quoted(facts.role)} REPLICATION;",
             )
         )
     if facts.wal_level == "minimal":
@@ -198,9 +198,9 @@ def _managed_service(conn: psycopg.Connection[tuple[Any, ...]]) -> str | None:
     return None
 
 
-def quote_identifier(name: str) -> str:
-    """A name for SQL: quoted unless it is plain."""
-    return name if re.fullmatch(r"[a-z_][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+def quoted(name: str) -> str:
+    """A name for SQL or pg_hba.conf. Quoted always: a plain one may be a keyword there (``user``, ``all``)."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 # ------------------------------------------------------------------------------- from the failed connection
@@ -266,7 +266,7 @@ def _problems_of_attempt(attempt: Attempt, facts: ServerFacts | None, *, known: 
         return [
             Problem(
                 f"the role {attempt.user} may not replicate",
-                f"as a superuser: ALTER ROLE {quote_identifier(attempt.user)} REPLICATION;",
+                f"as a superuser: ALTER ROLE {quoted(attempt.user)} REPLICATION;",
             )
         ]
     if attempt.needs_password:
@@ -296,7 +296,7 @@ def _problems_of_attempt(attempt: Attempt, facts: ServerFacts | None, *, known: 
 
 def _hba_problem(attempt: Attempt, facts: ServerFacts | None) -> Problem:
     name = facts.hba_file if facts and facts.hba_file else "pg_hba.conf"
-    user = attempt.user if re.fullmatch(r"[a-z_][a-z0-9_]*", attempt.user) else f'"{attempt.user}"'
+    user = quoted(attempt.user)
     if attempt.is_local:
         line = f"local replication {user} scram-sha-256"
     else:

@@ -17,8 +17,6 @@ NEW_ARCHIVE = ord("n")
 """An archive begins: its file name and its tablespace's path, each with a closing zero byte."""
 PROGRESS = ord("p")
 """Bytes sent so far, of an archive that may be padded: only a sign of life to us."""
-MANIFEST = ord("m")
-"""The manifest begins (we ask for none)."""
 
 IDENTIFY_SYSTEM = "IDENTIFY_SYSTEM"
 

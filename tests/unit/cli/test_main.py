@@ -18,6 +18,7 @@ from walshadow_core.cli import main as program
 from walshadow_core.cli.options import Source
 
 START = "import sys; from walshadow_core.cli.main import main; sys.exit(main())"
+LOGGERS = ("walshadow", "walshadow_core", "walshadow_sink_clickhouse", "walshadow_source_basebackup")
 HEAVY = ("numpy", "numba", "pyarrow", "psycopg", "rich", "walshadow_core.api")
 
 
@@ -26,7 +27,7 @@ def command(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Callable[...,
     """``command(f)`` makes f the command ``trial`` for this test."""
     monkeypatch.delenv(program.TRACEBACK_VARIABLE, raising=False)
     before = list(program.app.registered_commands)
-    root, levels = logging.getLogger(), {n: logging.getLogger(n).level for n in ("walshadow", "walshadow_core")}
+    root, levels = logging.getLogger(), {n: logging.getLogger(n).level for n in LOGGERS}
     handlers = list(root.handlers)
 
     def add(function: Callable[..., Any]) -> None:
@@ -121,6 +122,7 @@ def test_log_levels(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
         for level in ("debug", "info", "warning"):
             getattr(logging.getLogger("walshadow_core.x"), level)(f"a {level}")
             getattr(logging.getLogger("somebody.else"), level)(f"their {level}")
+        logging.getLogger("walshadow_sink_clickhouse.writer").info("a plugin's info")
 
     command(trial)
 
@@ -131,8 +133,9 @@ def test_log_levels(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
         return [line.split(maxsplit=3)[-1] for line in captured.err.splitlines()]
 
     assert said() == ["a warning", "their warning"]
-    assert said("-v") == ["a info", "a warning", "their warning"]
-    assert said("-vv") == said("--log-level", "debug") == ["a debug", "a info", "a warning", "their warning"]
+    assert said("-v") == ["a info", "a warning", "their warning", "a plugin's info"]
+    every = ["a debug", "a info", "a warning", "their warning", "a plugin's info"]
+    assert said("-vv") == said("--log-level", "debug") == every
     assert said("--log-level", "error") == ["their warning"]
 
 
