@@ -15,8 +15,6 @@ from urllib.parse import quote, unquote
 STARS = "***"
 """What is shown in place of a secret."""
 
-UNREADABLE_DSN = "(a DSN that does not parse)"
-
 HIDDEN_OPTIONS: Mapping[str, str] = {
     "--source": "WALSHADOW_SOURCE",
     "--dsn": "WALSHADOW_SOURCE",
@@ -52,34 +50,6 @@ def resolve_secret(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------- messages
-
-
-def redact_dsn(dsn: str) -> str:
-    """A libpq connection string (URI or ``key=value``) as ``key=value`` words, passwords as ``***``."""
-    from walshadow_core.api import UsageError
-    from walshadow_core.catalog.connect import without_secrets
-
-    try:
-        return without_secrets(dsn)
-    except UsageError:
-        return UNREADABLE_DSN
-
-
-def redact_url(url: str) -> str:
-    """A URL with the password of its userinfo, and parameters named like a password, key or token, as ``***``.
-
-    A password with an unescaped ``@``, ``/``, ``?`` or ``#`` makes the URL wrong; still nothing of it is shown:
-    what may be part of one is left out rather than shown.
-    """
-    scheme, sep, rest = url.partition("://")
-    if not sep:
-        return redact_dsn(url) if _HAS_PASSWORD.search(url) else url
-    userinfo, rest = _split_userinfo(rest)
-    shown = ""
-    if userinfo is not None:
-        user, colon, _ = userinfo.partition(":")
-        shown = f"{user}:{STARS}@" if colon else f"{user}@"
-    return f"{scheme}://{shown}" + _SECRET_PARAM.sub(rf"\1{STARS}", rest)
 
 
 def secrets_in(text: str) -> tuple[str, ...]:
