@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
@@ -121,10 +122,12 @@ class _Scrubbing(logging.Formatter):
 
 
 def _start_logging(level: str) -> None:
-    """Log lines of walshadow and its plugins go to stderr, those of libraries from WARNING up."""
+    """Log lines of walshadow and its plugins go to stderr. Libraries log what we then report in a line of our own:
+    theirs come only to who asked for more."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Scrubbing("%(asctime)s %(levelname)s %(message)s"))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    libraries = logging.WARNING if level in ("INFO", "DEBUG") else logging.CRITICAL
+    logging.basicConfig(level=libraries, handlers=[handler], force=True)
     for name in ("walshadow", "walshadow_core", *_packages_of_plugins(level)):
         logging.getLogger(name).setLevel(level)
 
@@ -143,6 +146,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if argv is None:
             hide_argv()
+            signal.signal(signal.SIGTERM, _terminate)
         try:
             app(args=None if argv is None else list(argv), prog_name=PROGRAM)
         finally:
@@ -157,6 +161,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:
         return _report(error)
     return EXIT_DONE
+
+
+def _terminate(number: int, frame: object) -> None:
+    """SIGTERM ends a command as Ctrl-C does: staging is dropped, the backup ends."""
+    raise KeyboardInterrupt
 
 
 def _report(error: Exception) -> int:
