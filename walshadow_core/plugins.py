@@ -181,10 +181,11 @@ class Plugins:
         """
         name = str(settings.get("resolver") or GATE)
         self._claimant("resolvers", name)
+        asked = {**settings, "resolver": name}
         by_module = {id(p.module): p for p in self.usable}
         for implementation in reversed(self._manager.hook.walshadow_visibility_resolver.get_hookimpls()):
             plugin = by_module[id(implementation.plugin)]
-            answer = self._call(plugin, "walshadow_visibility_resolver", status=status, settings=settings)
+            answer = self._call(plugin, "walshadow_visibility_resolver", status=status, settings=asked)
             if answer is not None:
                 return cast(VisibilityResolver, answer)
         raise WalshadowError(f"no plugin answered for the visibility resolver {name}, though one claims it")

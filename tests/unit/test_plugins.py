@@ -119,12 +119,13 @@ def test_no_hook_of_a_broken_plugin_is_called() -> None:
         made.walshadow_warmup = hookimpl(raising(RuntimeError("called")))  # type: ignore[attr-defined]
         return made
 
-    assert load(Point("odd", broken)).warmups() == []
+    assert [name for name, _ in load(Point("odd", broken)).warmups()] == ["gate"]
 
 
 def test_the_gate_is_a_plugin_like_any_other() -> None:
     (gate,) = [p for p in load().all if p.name == "gate"]
-    assert (gate.status, gate.hooks) == (OK, ("walshadow_plugin_info", "walshadow_visibility_resolver"))
+    hooks = ("walshadow_plugin_info", "walshadow_visibility_resolver", "walshadow_warmup")
+    assert (gate.status, gate.hooks) == (OK, hooks)
 
 
 def test_plugins_are_left_out_by_entry_point_without_being_imported() -> None:
@@ -269,7 +270,8 @@ def resolver_plugin(name: str, *claims: str) -> Point:
 def test_the_resolver_that_was_asked_for_decides() -> None:
     plugins = load(resolver_plugin("everything", "everything"))
     assert plugins.resolver(object(), {"resolver": "everything"}) == "everything's"  # type: ignore[arg-type]
-    assert type(plugins.resolver(object(), {})).__name__ == "Gate"  # type: ignore[arg-type]
+    for settings in ({}, {"resolver": ""}, {"resolver": None}):
+        assert type(plugins.resolver(object(), settings)).__name__ == "Gate"  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no plugin answers to the visibility resolver none; there are: gate, ever"):
         plugins.resolver(object(), {"resolver": "none"})  # type: ignore[arg-type]
 
@@ -285,9 +287,9 @@ def test_wal_fetchers_are_asked_by_their_own_words() -> None:
 def test_warmups_are_those_of_plugins_with_kernels() -> None:
     done: list[str] = []
     hooks = {"walshadow_plugin_info": info(), "walshadow_warmup": lambda: done.append("p")}
-    (warmup,) = load(GOOD, Point("p", lambda: module("p", **hooks))).warmups()
-    assert warmup[0] == "p"
-    warmup[1]()
+    warmups = dict(load(GOOD, Point("p", lambda: module("p", **hooks))).warmups())
+    assert list(warmups) == ["gate", "p"]
+    warmups["p"]()
     assert done == ["p"]
 
 
