@@ -25,7 +25,10 @@ class TupleError(FormatError):
     """A tuple that can't be decoded. ``tuple_index`` is its index in what was appended."""
 
     def __init__(self, message: str, tuple_index: int) -> None:
-        super().__init__(message)
+        super().__init__(
+            message,
+            "if the table was altered while the backup ran, load again; else it is damaged: check it with amcheck",
+        )
         self.tuple_index = tuple_index
 
 
