@@ -9,12 +9,12 @@ import psycopg
 
 from walshadow_core.api import Lsn, SourceError
 from walshadow_core.catalog.connect import SourceConnection
+from walshadow_core.pgformat.relpath import DEFAULT_TABLESPACE, GLOBAL_TABLESPACE
 
 OLDEST_MAJOR, NEWEST_MAJOR = 15, 18
 """The majors whose formats are known."""
 
 _BLOCK_SIZE = 8192
-_PG_DEFAULT, _PG_GLOBAL = 1663, 1664
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def read_cluster(connection: SourceConnection) -> ClusterFacts:
         insert_lsn=Lsn.parse(lsns[0]),
         flush_lsn=Lsn.parse(lsns[1]),
         cluster_bytes=_optional(connection, _CLUSTER_BYTES),
-        tablespaces=dict(connection.execute(_TABLESPACES, ([_PG_DEFAULT, _PG_GLOBAL],)).fetchall()),
+        tablespaces=dict(connection.execute(_TABLESPACES, ([DEFAULT_TABLESPACE, GLOBAL_TABLESPACE],)).fetchall()),
     )
 
 

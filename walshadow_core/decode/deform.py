@@ -15,6 +15,15 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes, FormatError, RelationDescriptor
 from walshadow_core.pgformat.heap import TupleData
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.varlena import (
+    COMPRESSED_BIT,
+    COMPRESSED_HEADER_SIZE,
+    EXTERNAL_MARKER,
+    EXTERNAL_SIZE,
+    HEADER_SIZE,
+    SHORT_BIT,
+    TAG_ONDISK,
+)
 
 KIND_NULL: Final = 0
 KIND_VALUE: Final = 1
@@ -25,13 +34,6 @@ KIND_EXTERNAL: Final = 3
 VARLENA: Final = -1
 CSTRING: Final = -2
 """attlen of types without a fixed width."""
-
-EXTERNAL_HEADER: Final = 0x01
-VARTAG_ONDISK: Final = 18
-EXTERNAL_SIZE: Final = 18
-"""A TOAST pointer: header byte, tag byte, and the 16 bytes of varatt_external."""
-COMPRESSED_HEADER: Final = 8
-"""Least size of a compressed datum: varlena header and va_tcinfo."""
 
 ALIGNMENTS: Final = {"c": 1, "s": 2, "i": 4, "d": 8}
 
@@ -110,19 +112,19 @@ def _varlena(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int
     if at >= stop:
         return at, 0, KIND_NULL, at, PAST_END
     header = int(np.int64(buf[np.uint64(at)]))
-    if header & 1:
-        if header != EXTERNAL_HEADER:
+    if header & SHORT_BIT:
+        if header != EXTERNAL_MARKER:
             after = at + (header >> 1)
             return at + 1, (header >> 1) - 1, KIND_VALUE, after, (PAST_END if after > stop else 0)
         after = at + EXTERNAL_SIZE
         if after > stop:
             return at, 0, KIND_NULL, at, PAST_END
-        wrong = 0 if buf[np.uint64(at + 1)] == VARTAG_ONDISK else BAD_TAG
+        wrong = 0 if buf[np.uint64(at + 1)] == TAG_ONDISK else BAD_TAG
         return at, EXTERNAL_SIZE, KIND_EXTERNAL, after, wrong
     if header == 0:
         # Pad bytes are zero, and the first byte of a header that stands unaligned never is.
         at = _aligned(at, base, align)
-    if at + 4 > stop:
+    if at + HEADER_SIZE > stop:
         return at, 0, KIND_NULL, at, PAST_END
     first = np.uint64(at)
     word = (
@@ -136,9 +138,9 @@ def _varlena(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int
     after = at + total
     wrong = PAST_END if after > stop else 0
     if header & 3 == 0:
-        return at + 4, total - 4, KIND_VALUE, after, (wrong if total >= 4 else BAD_LENGTH)
-    if header & 3 == 2:
-        return at, total, KIND_COMPRESSED, after, (wrong if total >= COMPRESSED_HEADER else BAD_LENGTH)
+        return at + HEADER_SIZE, total - HEADER_SIZE, KIND_VALUE, after, (wrong if total >= HEADER_SIZE else BAD_LENGTH)
+    if header & 3 == COMPRESSED_BIT:
+        return at, total, KIND_COMPRESSED, after, (wrong if total >= COMPRESSED_HEADER_SIZE else BAD_LENGTH)
     return at, 0, KIND_NULL, at, BAD_LENGTH
 
 

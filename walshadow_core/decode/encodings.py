@@ -21,6 +21,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, TableRefused
+from walshadow_core.decode.columns import MAX_VAR_BYTES
 from walshadow_core.pgformat.jit import kernel
 
 Policy = Literal["error", "replace", "bytes"]
@@ -48,7 +49,6 @@ _SS3_AT: Final = _SS2_AT + _CELLS
 _LENGTH_SHIFT: Final = 56
 _BYTE = np.uint64(0xFF)
 _EIGHT = np.uint64(8)
-_MAX_BYTES: Final = 2**31 - 1
 _DONE, _INVALID, _TOO_LONG = 0, 1, 2
 
 
@@ -93,7 +93,7 @@ def transcode(
         return _check_utf8(data, offsets, encoding, policy)
     table, euc = _table(encoding)
     # No byte sequence becomes more than three times its length, and an invalid byte becomes three.
-    out = np.empty(min(3 * data.size, _MAX_BYTES), np.uint8)
+    out = np.empty(min(3 * data.size, MAX_VAR_BYTES), np.uint8)
     out_offsets = np.empty(offsets.size, np.int32)
     status, row, at = transcode_table(data, offsets, table, euc, policy == "replace", out, out_offsets)
     if status == _TOO_LONG:
@@ -135,7 +135,7 @@ def _check_utf8(
         raise InvalidText(row, encoding, _describe(data[start : min(start + 4, int(offsets[row + 1]))]))
     text = np.frombuffer(bytearray(joined.tobytes().decode("utf-8", "replace").encode()), np.uint8)
     stops = np.flatnonzero(text == 0)
-    if text.size - n > _MAX_BYTES:
+    if text.size - n > MAX_VAR_BYTES:
         raise FormatError("a column's text needs more than 2 GiB in one block")
     fixed = np.zeros(n + 1, np.int32)
     fixed[1:] = stops - np.arange(n)

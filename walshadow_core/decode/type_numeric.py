@@ -36,6 +36,7 @@ from walshadow_core.decode.columns import (
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.pgformat.heap import load16
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.varlena import HEADER_SIZE
 
 SIGN_MASK: Final = 0xC000
 NEGATIVE: Final = 0x4000
@@ -51,7 +52,6 @@ SHORT_WEIGHT_MASK: Final = 0x3F
 SHORT_WEIGHT_SIGN: Final = 0x40
 LONG_DSCALE_MASK: Final = 0x3FFF
 
-VARHDRSZ: Final = 4
 DIGITS_128: Final = 38
 DIGITS_256: Final = 76
 """The most decimal digits that decimal128 and decimal256 hold."""
@@ -356,9 +356,9 @@ def numeric_to_text(
 def precision_and_scale(typmod: int) -> tuple[int, int] | None:
     """numeric(p,s) of a type modifier (numeric_typmod_precision and _scale of ``utils/numeric.h``); None if it
     has none. The scale is -1000..1000 and may be larger than the precision."""
-    if typmod < VARHDRSZ:
+    if typmod < HEADER_SIZE:
         return None
-    bits = typmod - VARHDRSZ
+    bits = typmod - HEADER_SIZE
     return (bits >> 16) & 0xFFFF, ((bits & 0x7FF) ^ 1024) - 1024
 
 

@@ -111,15 +111,12 @@ HEAP_UPDATED = 0x2000
 HEAP_MOVED_OFF = 0x4000
 HEAP_MOVED_IN = 0x8000
 HEAP_MOVED = HEAP_MOVED_OFF | HEAP_MOVED_IN
-HEAP_XACT_MASK = 0xFFF0
-HEAP_XMAX_BITS = HEAP_XMAX_COMMITTED | HEAP_XMAX_INVALID | HEAP_XMAX_IS_MULTI | HEAP_LOCK_MASK | HEAP_XMAX_LOCK_ONLY
 """Bits of t_infomask."""
 
 HEAP_NATTS_MASK = 0x07FF
 HEAP_KEYS_UPDATED = 0x2000
 HEAP_HOT_UPDATED = 0x4000
 HEAP_ONLY_TUPLE = 0x8000
-HEAP2_XACT_MASK = 0xE000
 """Bits of t_infomask2."""
 
 # --------------------------------------------------------------------------------------- what a walk gives

@@ -13,7 +13,6 @@ GLOBAL_TABLESPACE = 1664
 """GLOBALTABLESPACE_OID: ``global/``."""
 
 MAIN_FORK = "main"
-FORKS = (MAIN_FORK, "fsm", "vm", "init")
 
 _MAX_OID = 2**32 - 1
 _MAX_SEGMENT = 0xFFFFFFFE

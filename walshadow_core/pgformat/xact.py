@@ -46,6 +46,9 @@ class SlruFile:
 
 XIDS_PER_SEGMENT = 4 * SEGMENT_SIZE
 """A transaction takes 2 bits, the first of a byte in the lowest."""
+FIRST_NORMAL_XID = 3
+"""FirstNormalTransactionId (``access/transam.h``). Below it: 0 is no transaction (it never committed), 1 and 2 have
+always committed."""
 XID_NOT_COVERED = 255
 """What `xid_states` says of an xid whose bits were not copied; the others are api.XID_*."""
 

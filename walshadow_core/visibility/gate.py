@@ -42,9 +42,7 @@ from walshadow_core.pgformat.heap import (
     HEAP_XMIN_INVALID,
 )
 from walshadow_core.pgformat.jit import kernel
-
-FIRST_NORMAL_XID = 3
-"""Below it: 0 is no transaction (it never committed), 1 and 2 always committed (``access/transam.h``)."""
+from walshadow_core.pgformat.xact import FIRST_NORMAL_XID
 
 # How xmin was decided: the low four bits of a path code.
 XMIN_HINT_INVALID, XMIN_HINT_FROZEN, XMIN_HINT_COMMITTED, XMIN_ZERO, XMIN_PERMANENT = 0, 1, 2, 3, 4

@@ -21,6 +21,7 @@ from walshadow_core.api import (
 from walshadow_core.pgformat.control import ControlFile
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.xact import (
+    FIRST_NORMAL_XID,
     MULTI_DAMAGED,
     MULTI_FOUND,
     MULTI_MEMBERS,
@@ -38,7 +39,6 @@ from walshadow_core.pgformat.xact import (
 )
 
 XIDS_PER_PAGE = XIDS_PER_SEGMENT // PAGES_PER_SEGMENT
-FIRST_NORMAL_XID = 3
 
 _MULTI_REMEDY = (
     "load again while fewer transactions lock rows of the table, or run VACUUM (FREEZE) on it right before the load"
