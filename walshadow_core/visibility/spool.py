@@ -301,7 +301,7 @@ class DeferredSpool:
             self._give(size)
         at = 0
         while at < self.spilled:
-            rows, size = _CHUNK_HEADER.unpack(self._load(at, _CHUNK_HEADER.size))
+            rows, size = _CHUNK_HEADER.unpack(self._load(at, _CHUNK_HEADER.size).data)
             at += _CHUNK_HEADER.size
             yield _tuples(self._load(at, size), rows)
             at += size

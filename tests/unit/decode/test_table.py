@@ -284,7 +284,7 @@ def test_a_bad_tuple_is_named_by_its_index() -> None:
         decoder.append(*tuples(*bodies, natts=2))
     assert caught.value.tuple_index == 3  # type: ignore[attr-defined]
     with pytest.raises(
-        FormatError, match="more attributes than the table; if the table was altered .* load again"
+        FormatError, match=r"more attributes than the table; if the table was altered .* load again"
     ) as caught:
         TableDecoder(TWO, DecodeOptions()).append(*tuples(two(1, "a"), natts=3))
     assert caught.value.tuple_index == 0  # type: ignore[attr-defined]
