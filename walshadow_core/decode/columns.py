@@ -36,7 +36,8 @@ class DecodeOptions:
     """The user's policies for decoding.
 
     ``invalid_text``: what text that is not valid in the database's encoding becomes: ``error`` (FormatError),
-    ``replace`` (U+FFFD per bad sequence), ``bytes`` (text columns are binary, bytes as stored).
+    ``replace`` (U+FFFD per bad sequence; in a key still an error, as two keys could become one), ``bytes`` (text
+    columns are binary, bytes as stored).
     """
 
     invalid_text: Literal["error", "replace", "bytes"] = "error"

@@ -58,7 +58,7 @@ class InvalidText(FormatError):
     def __init__(self, row: int, encoding: str, detail: str) -> None:
         super().__init__(
             f"text is not valid in the database's encoding {encoding}: {detail}",
-            "choose what becomes of such text with the invalid_text policy (replace or bytes)",
+            "choose what becomes of such text with the invalid_text policy: bytes, or (not in a key) replace",
         )
         self.row = row
 

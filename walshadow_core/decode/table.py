@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -34,9 +35,12 @@ class TupleError(FormatError):
 
 def _codecs(relation: RelationDescriptor, options: DecodeOptions) -> list[Codec]:
     codecs, refused = [], []
+    # Two keys that are replaced to the same text would be one row at the destination, and the other lost.
+    of_key = replace(options, invalid_text="error") if options.invalid_text == "replace" else options
     for attribute in relation.columns:
         try:
-            codecs.append(codec_for(attribute, relation.encoding, options))
+            in_key = attribute.number in relation.key
+            codecs.append(codec_for(attribute, relation.encoding, of_key if in_key else options))
         except TableRefused as error:
             refused.append(str(error))
     if refused:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import numba
 import numpy as np
@@ -296,6 +297,22 @@ def test_a_bad_value_is_named_by_column_and_index() -> None:
     with pytest.raises(FormatError, match='column "flag": not a value of bool') as caught:
         decoder.append(*tuples(b"\0", b"\1", b"\2", natts=1))
     assert caught.value.tuple_index == 2  # type: ignore[attr-defined]
+
+
+def test_invalid_text_is_never_replaced_in_a_key() -> None:
+    """Two keys would become one, and a row be lost."""
+    columns = attribute(1, "id", oid.TEXT, -1, "i"), attribute(2, "t", oid.TEXT, -1, "i")
+    table = dataclasses.replace(relation(*columns), key=(1,))
+
+    def decoded(key: bytes, policy: Literal["replace", "bytes"]) -> list[tuple[Any, ...]]:
+        decoder = TableDecoder(table, DecodeOptions(invalid_text=policy))
+        decoder.append(*tuples(b"\x05" + key + b"\x05\xff", natts=2))
+        return rows_of([decoder.finish()])
+
+    assert decoded(b"k", "replace") == [("k", "\ufffd")]
+    assert decoded(b"\xff", "bytes") == [(b"\xff", b"\xff")]
+    with pytest.raises(FormatError, match=r'column "id": .* bytes, or \(not in a key\) replace'):
+        decoded(b"\xff", "replace")
 
 
 def test_a_missing_value_of_the_wrong_width_is_an_error() -> None:
