@@ -293,7 +293,7 @@ class Plugins:
         except WalshadowError:
             raise
         except ValidationError as error:
-            raise UsageError(f"{plugin.name}: {_settings_error(error)}") from error
+            raise UsageError(f"{plugin.name}: {_settings_error(error)}") from None
         except Exception as error:
             raise WalshadowError(
                 f"plugin {plugin.name} failed in {hook}: {_one_line(error)}", "report it to its author"

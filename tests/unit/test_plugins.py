@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -242,6 +243,7 @@ def test_options_are_checked_by_the_plugins_model_without_showing_values() -> No
     with pytest.raises(UsageError, match="strict: option max_rate: Input should be a valid integer") as caught:
         load(STRICT).source("m", {"max_rate": "hunter2"})
     assert "hunter2" not in str(caught.value)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value)), "nor with --traceback"
 
 
 def test_an_option_that_the_plugin_does_not_have_is_refused_with_the_nearest_one() -> None:

@@ -13,7 +13,7 @@ PREFIX = "parquet+"
 class Settings(BaseModel):
     """Every field has a description: ``walshadow plugins show sink-parquet`` prints them."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     compression: Literal["zstd", "snappy", "gzip", "brotli", "lz4", "none"] = Field(
         "zstd", description="Compression of the Parquet files."

@@ -16,7 +16,7 @@ OutOfRange = Literal["clamp", "null", "error"]
 class Settings(BaseModel):
     """Settings of the ClickHouse destination."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
     database: str | None = Field(default=None, description="the database, if the URL's path does not name it")
     password_file: Path | None = Field(default=None, description="a file that holds the password")
