@@ -240,10 +240,11 @@ STRICT = source_plugin("strict", "m", lambda settings: Strict(**settings), setti
 
 
 def test_options_are_checked_by_the_plugins_model_without_showing_values() -> None:
+    options = {"max_rate": "hunter2"}
     with pytest.raises(UsageError, match="strict: option max_rate: Input should be a valid integer") as caught:
-        load(STRICT).source("m", {"max_rate": "hunter2"})
-    assert "hunter2" not in str(caught.value)
-    assert "hunter2" not in "".join(traceback.format_exception(caught.value)), "nor with --traceback"
+        load(STRICT).source("m", options)
+    assert options["max_rate"] not in str(caught.value)
+    assert options["max_rate"] not in "".join(traceback.format_exception(caught.value)), "nor with --traceback"
 
 
 def test_an_option_that_the_plugin_does_not_have_is_refused_with_the_nearest_one() -> None:
