@@ -60,9 +60,7 @@ def walshadow_wal_fetcher(mode: str, settings: Mapping[str, Any]) -> WalFetcher 
 
 
 @hookspec(firstresult=True)
-def walshadow_visibility_resolver(
-    status: TransactionStatus, settings: Mapping[str, Any]
-) -> VisibilityResolver | None:
+def walshadow_visibility_resolver(status: TransactionStatus, settings: Mapping[str, Any]) -> VisibilityResolver | None:
     """The gate of a pass. The first plugin that answers decides for every tuple; the core's own gate answers last.
 
     ``settings`` holds ``resolver``, the name that the user asked for (``gate`` by default).

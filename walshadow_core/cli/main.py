@@ -8,6 +8,7 @@ looked up only when a name is asked for that the core does not have.
 from __future__ import annotations
 
 import enum
+import functools
 import logging
 import os
 import signal
@@ -28,6 +29,8 @@ from walshadow_core.ops.secrets import hide_argv
 
 PROGRAM = "walshadow"
 TRACEBACK_VARIABLE = "WALSHADOW_TRACEBACK"
+_OURS = ("walshadow", "walshadow_core")
+"""The core's loggers."""
 
 EXIT_DONE, EXIT_FAILED, EXIT_USAGE, EXIT_SOME_TABLES, EXIT_DIFFERENCES, EXIT_INTERRUPTED = 0, 1, 2, 3, 4, 130
 
@@ -121,24 +124,32 @@ class _Scrubbing(logging.Formatter):
         return scrubbed(super().format(record))
 
 
+class _FromUs(logging.Filter):
+    """Lets through what walshadow and its plugins say."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        package = record.name.partition(".")[0]
+        return package in _OURS or package in _packages_of_plugins()
+
+
 def _start_logging(level: str) -> None:
     """Log lines of walshadow and its plugins go to stderr. Libraries log what we then report in a line of our own:
     theirs come only to who asked for more."""
     handler = logging.StreamHandler()
     handler.setFormatter(_Scrubbing("%(asctime)s %(levelname)s %(message)s"))
-    libraries = logging.WARNING if level in ("INFO", "DEBUG") else logging.CRITICAL
-    logging.basicConfig(level=libraries, handlers=[handler], force=True)
-    for name in ("walshadow", "walshadow_core", *_packages_of_plugins(level)):
+    if level not in ("INFO", "DEBUG"):
+        handler.addFilter(_FromUs())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    for name in _OURS if level == "WARNING" else (*_OURS, *_packages_of_plugins()):
         logging.getLogger(name).setLevel(level)
 
 
-def _packages_of_plugins(level: str) -> set[str]:
-    """The packages whose loggers are plugins'. Not looked up for the level that they have anyway: it takes time."""
-    if level == "WARNING":
-        return set()
+@functools.cache
+def _packages_of_plugins() -> frozenset[str]:
+    """The packages whose loggers are plugins'. Looked up when it matters: it takes time."""
     from importlib.metadata import entry_points
 
-    return {point.module.partition(".")[0] for point in entry_points(group=PROGRAM)}
+    return frozenset(point.module.partition(".")[0] for point in entry_points(group=PROGRAM))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -122,7 +122,7 @@ def test_log_levels(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
         for level in ("debug", "info", "warning"):
             getattr(logging.getLogger("walshadow_core.x"), level)(f"a {level}")
             getattr(logging.getLogger("somebody.else"), level)(f"their {level}")
-        logging.getLogger("walshadow_sink_clickhouse.writer").info("a plugin's info")
+            getattr(logging.getLogger("walshadow_sink_clickhouse.writer"), level)(f"a plugin's {level}")
 
     command(trial)
 
@@ -132,11 +132,10 @@ def test_log_levels(command: Any, capsys: pytest.CaptureFixture[str]) -> None:
         assert captured.out == ""
         return [line.split(maxsplit=3)[-1] for line in captured.err.splitlines()]
 
-    assert said() == ["a warning", "their warning"]
-    assert said("-v") == ["a info", "a warning", "their warning", "a plugin's info"]
-    every = ["a debug", "a info", "a warning", "their warning", "a plugin's info"]
-    assert said("-vv") == said("--log-level", "debug") == every
-    assert said("--log-level", "error") == ["their warning"]
+    assert said() == ["a warning", "a plugin's warning"]
+    assert said("-v") == ["a info", "a plugin's info", "a warning", "their warning", "a plugin's warning"]
+    assert said("-vv") == said("--log-level", "debug") == ["a debug", "a plugin's debug", *said("-v")]
+    assert said("--log-level", "error") == []
 
 
 @pytest.mark.parametrize(
