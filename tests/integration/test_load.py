@@ -11,6 +11,7 @@ import pytest
 
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
+from walshadow_core.catalog import sql
 from walshadow_core.testing.postgres import PostgresServer
 
 
@@ -256,6 +257,31 @@ def test_a_table_written_to_during_the_backup_is_not_exact(
         assert len(busy["warnings"]) == (1 if busy["status"] == "done" else 0)
         assert quiet["exact"] is True
         assert done.json["exact"] is False
+
+
+@pytest.mark.parametrize("ends", ["commit", "rollback", "nothing"])
+def test_a_transaction_that_commits_while_the_load_runs_is_not_exact(
+    pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """No page tells of it: what it wrote was written out before the backup began, and its commit is in pg_xact."""
+    with database(pg) as db:
+        pg.execute("create table t (id int primary key); insert into t select generate_series(1, 100)", database=db)
+        with pg.connect(db, autocommit=False) as writer:
+            writer.execute("delete from t where id <= 10")
+
+            def read_then_end(dsn: str, tables: list[str]) -> sql.CatalogSnapshot:
+                snapshot = read_catalog(dsn, tables)
+                if ends != "nothing":
+                    writer.execute(ends)
+                return snapshot
+
+            read_catalog = sql.read_catalog
+            monkeypatch.setattr(sql, "read_catalog", read_then_end)
+            done = load(walshadow, pg, db, clickhouse, "--table", "t")
+        assert done.code == 0, done.err
+        [table] = done.json["tables"]
+        assert (table["rows_written"], table["exact"]) == ((90, False) if ends == "commit" else (100, True))
+        assert len(table["warnings"]) == (1 if ends == "commit" else 0)
 
 
 def test_dry_run_changes_nothing(

@@ -27,10 +27,11 @@ from walshadow_core.api import (
     WalshadowError,
 )
 from walshadow_core.backfill.channel import Channel, ChannelBroken
+from walshadow_core.backfill.exactness import doubt
 from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.reader import BackupReader, BufferPool, PageChunk
 from walshadow_core.backfill.routing import Router
-from walshadow_core.backfill.stats import LoadStats, TableStats
+from walshadow_core.backfill.stats import LoadStats
 from walshadow_core.backfill.worker import DecodeWorker, TableBatch, WorkerSettings
 from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
@@ -264,13 +265,16 @@ class _Pass:
         spool = free // 4
         # A batch is resident about four times: being filled, handed over, encoded, on its way.
         block = max(_MIB, min(32 * _MIB, (free - spool) // (4 * count * len(self._tables))))
-        settings = WorkerSettings(o.decode, self._cluster.data_checksums, o.block_rows, block, folder)
+        settings = WorkerSettings(
+            o.decode, self._cluster.data_checksums, o.block_rows, block, folder, self._cluster.oldest_running_xid
+        )
         budget = MemoryBudget(spool)
         resolver = self._make_resolver(status)
         return [
             DecodeWorker(
                 self._relations,
                 self._stats.tables,
+                status,
                 resolver,
                 budget,
                 settings,
@@ -303,7 +307,9 @@ class _Pass:
         for index, planned in enumerate(self._tables):
             table = self._stats.tables[index]
             if not table.failed:
-                self._judge_exactness(table, self._stats.start.b_redo)
+                if warning := doubt(table, self._stats.start.b_redo, self._cluster):
+                    table.exact = False
+                    table.warnings.append(warning)
                 table.phase = "publishing"
                 try:
                     if left := publish(self._destination, planned.plan):
@@ -315,18 +321,6 @@ class _Pass:
                 self._abort(index)
         self.seconds["publish"] += time.perf_counter() - clock
         self._stats.phase = "done"
-
-    @staticmethod
-    def _judge_exactness(table: TableStats, b_redo: Lsn) -> None:
-        """Until the WAL of the window is read too, a table that was written to meanwhile may be a mix."""
-        written = table.max_lsn > b_redo
-        resized = table.bytes_walked != table.relation.size_bytes
-        if written or resized:
-            table.exact = False
-            what = f"a page LSN of {Lsn(table.max_lsn)} is past B_redo {b_redo}" if written else (
-                f"its size went from {table.relation.size_bytes} to {table.bytes_walked} bytes"
-            )  # fmt: skip
-            table.warnings.append(f"{table.name} was written to during the backup ({what}): the copy is not exact")
 
     def _abort(self, index: int) -> None:
         writer = self._writers[index]

@@ -14,7 +14,8 @@ class TableStats:
     """One table of a load. ``phase`` goes waiting, walking, resolving, writing, publishing, done or failed.
 
     Counters are added to by one thread each and read by the display without a lock. ``size_bytes`` is what
-    the catalog said, ``bytes_walked`` what the backup brought. ``max_lsn`` is the highest page LSN seen.
+    the catalog said, ``bytes_walked`` what the backup brought. ``max_lsn`` is the highest page LSN seen,
+    ``mixed`` whether a transaction that was running when the load began has committed and wrote to it.
     """
 
     relation: RelationDescriptor
@@ -29,6 +30,7 @@ class TableStats:
     rows_written: int = 0
     bytes_written: int = 0
     max_lsn: int = 0
+    mixed: bool = False
     exact: bool = True
     error: str | None = None
     adjusted: dict[str, int] = field(default_factory=dict)

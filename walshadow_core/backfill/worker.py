@@ -19,6 +19,7 @@ from walshadow_core.api import (
     FormatError,
     RelationDescriptor,
     TableRefused,
+    TransactionStatus,
     VisibilityResolver,
 )
 from walshadow_core.backfill.channel import Channel
@@ -28,6 +29,7 @@ from walshadow_core.decode.table import TableDecoder
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
 from walshadow_core.pgformat.heap import PageWalk, PageWalker, TupleData
+from walshadow_core.visibility.recent import RecentXids
 from walshadow_core.visibility.spool import DeferredSpool, MemoryBudget
 
 
@@ -48,6 +50,7 @@ class WorkerSettings:
     block_rows: int
     block_bytes: int
     spool_folder: Path
+    oldest_running_xid: int
 
 
 def _tuple_place(index: int, block: NDArray[np.uint32], offnum: NDArray[np.uint16]) -> str:
@@ -64,6 +67,7 @@ class DecodeWorker:
         self,
         relations: Sequence[RelationDescriptor],
         stats: Sequence[TableStats],
+        status: TransactionStatus,
         resolver: VisibilityResolver,
         budget: MemoryBudget,
         settings: WorkerSettings,
@@ -72,6 +76,7 @@ class DecodeWorker:
     ) -> None:
         self._relations = relations
         self._stats = stats
+        self._status = status
         self._resolver = resolver
         self._budget = budget
         self._settings = settings
@@ -80,6 +85,7 @@ class DecodeWorker:
         self._walker = PageWalker(CHUNK_PAGES)
         self._decoders: dict[int, TableDecoder] = {}
         self._spools: dict[int, DeferredSpool] = {}
+        self._recent: dict[int, RecentXids] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def run(self, chunks: Channel[PageChunk], pool: BufferPool) -> None:
@@ -125,6 +131,7 @@ class DecodeWorker:
                 "check the source with amcheck",
             )
         clock = self._clock("walk", clock)
+        self._recent.setdefault(chunk.table, RecentXids(self._settings.oldest_running_xid)).add(walk.headers)
         decision = self._resolver.decide(walk.headers)
         emit = np.flatnonzero(decision == EMIT)
         defer = np.flatnonzero(decision == DEFER)
@@ -177,6 +184,8 @@ class DecodeWorker:
 
     def _finish_table(self, table: int) -> None:
         stats = self._stats[table]
+        recent = self._recent.get(table)
+        stats.mixed |= recent is not None and recent.committed(self._status)
         spool = self._spools.get(table)
         if spool is not None:
             stats.phase = "resolving"

@@ -25,7 +25,8 @@ class ClusterFacts:
     ``encoding`` the database's (``UTF8``, ``LATIN1``, ``SQL_ASCII``…), ``segment_blocks`` the blocks of a full
     segment file of a relation. ``insert_lsn`` and ``flush_lsn`` were sampled before the catalog snapshot was
     taken; on a standby (``in_recovery``) both are the replay LSN. A commit below them need not be in the
-    snapshot (postgres_facts: it is in the WAL before others see it). ``cluster_bytes`` is the size of all
+    snapshot (postgres_facts: it is in the WAL before others see it). ``oldest_running_xid`` (32 bits): every
+    transaction before it had ended then. ``cluster_bytes`` is the size of all
     databases, None where the role may not ask; ``tablespaces`` maps the oids of all but pg_default and
     pg_global to their folders at the source.
     """
@@ -43,6 +44,7 @@ class ClusterFacts:
     in_recovery: bool
     insert_lsn: Lsn
     flush_lsn: Lsn
+    oldest_running_xid: int
     cluster_bytes: int | None
     tablespaces: Mapping[int, str]
 
@@ -68,7 +70,8 @@ _LSNS = """
 select case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
             else pg_catalog.pg_current_wal_insert_lsn() end::pg_catalog.text,
        case when pg_catalog.pg_is_in_recovery() then pg_catalog.pg_last_wal_replay_lsn()
-            else pg_catalog.pg_current_wal_flush_lsn() end::pg_catalog.text"""
+            else pg_catalog.pg_current_wal_flush_lsn() end::pg_catalog.text,
+       pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::pg_catalog.text::pg_catalog.int8"""
 
 _SYSTEM_IDENTIFIER = "select system_identifier from pg_catalog.pg_control_system()"
 
@@ -115,6 +118,7 @@ def read_cluster(connection: SourceConnection) -> ClusterFacts:
         in_recovery=recovery,
         insert_lsn=Lsn.parse(lsns[0]),
         flush_lsn=Lsn.parse(lsns[1]),
+        oldest_running_xid=lsns[2] & 0xFFFFFFFF,
         cluster_bytes=_optional(connection, _CLUSTER_BYTES),
         tablespaces=dict(connection.execute(_TABLESPACES, ([DEFAULT_TABLESPACE, GLOBAL_TABLESPACE],)).fetchall()),
     )
