@@ -70,6 +70,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": "gate"}),
+            lambda: read_catalog(dsn, ["bench"]).relations,
             LoadOptions(),
         )
         if stats.exit_code():

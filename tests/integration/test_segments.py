@@ -162,7 +162,8 @@ class Scene:
             load_tables(
                 FolderSource(self.pg, self.catalog.relations, change), destination,
                 replace(self.catalog.cluster, segment_blocks=SEGMENT_BLOCKS), planned, stats,
-                lambda status: plugins.resolver(status, {"resolver": "gate"}), LoadOptions(),
+                lambda status: plugins.resolver(status, {"resolver": "gate"}), lambda: self.catalog.relations,
+                LoadOptions(),
             )  # fmt: skip
         finally:
             destination.close()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from walshadow_core.api import Lsn
+from dataclasses import replace
+
+from walshadow_core.api import Lsn, RelationDescriptor
 from walshadow_core.backfill.stats import TableStats
 from walshadow_core.catalog.sql import ClusterFacts
 
@@ -37,3 +39,20 @@ def _doubt_of_standby(table: TableStats, b_redo: Lsn, cluster: ClusterFacts) -> 
         f"after {b_redo}, its last restartpoint, may be missing; CHECKPOINT at the primary, then at the standby, and "
         "load again"
     )
+
+
+def void(before: RelationDescriptor, after: RelationDescriptor | None) -> str | None:
+    """Why what was walked of a table is void, None if it stands: ``after`` is its descriptor once the backup has
+    ended, None if there is none any more. A rewrite leaves the old file empty or missing in the copy, and the
+    new one is not in the filter set."""
+    name = before.qualified_name
+    if after is None:
+        return f"{name} was dropped or renamed while the backup ran; nothing of it was published"
+    if after.locator != before.locator:
+        return (
+            f"{name} was rewritten while the backup ran (TRUNCATE, VACUUM FULL, CLUSTER, or an ALTER TABLE that "
+            "rewrites); load it again"
+        )
+    if replace(after, size_bytes=before.size_bytes) != before:
+        return f"{name} was altered while the backup ran: its rows may mean something else now; load it again"
+    return None

@@ -27,7 +27,7 @@ from walshadow_core.api import (
     WalshadowError,
 )
 from walshadow_core.backfill.channel import Channel, ChannelBroken
-from walshadow_core.backfill.exactness import doubt
+from walshadow_core.backfill.exactness import doubt, void
 from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.reader import BackupReader, BufferPool, PageChunk
 from walshadow_core.backfill.routing import Router
@@ -72,6 +72,9 @@ class LoadResult:
 
 ResolverFactory = Callable[[TransactionStatus], VisibilityResolver]
 
+Reread = Callable[[], Sequence[RelationDescriptor]]
+"""Reads the descriptors of a load's tables once more, when the backup has ended; a table that is gone is left out."""
+
 
 def load(
     source: BackupSource,
@@ -80,6 +83,7 @@ def load(
     tables: Sequence[Planned],
     stats: LoadStats,
     make_resolver: ResolverFactory,
+    reread: Reread,
     options: LoadOptions,
 ) -> LoadResult:
     """Load ``tables`` in one pass and publish each. ``stats`` is counted up as it goes.
@@ -88,7 +92,7 @@ def load(
     ends the pass as a whole, KeyboardInterrupt likewise: the destination is then as it was.
     """
     stats.started = time.monotonic()
-    run = _Pass(source, destination, cluster, tables, stats, make_resolver, options)
+    run = _Pass(source, destination, cluster, tables, stats, make_resolver, reread, options)
     try:
         return run.go()
     finally:
@@ -104,6 +108,7 @@ class _Pass:
         tables: Sequence[Planned],
         stats: LoadStats,
         make_resolver: ResolverFactory,
+        reread: Reread,
         options: LoadOptions,
     ) -> None:
         self._source = source
@@ -113,6 +118,7 @@ class _Pass:
         self._relations = [t.relation for t in tables]
         self._stats = stats
         self._make_resolver = make_resolver
+        self._reread = reread
         self._options = options
         self._writers: list[StagingWriter | None] = [None] * len(tables)
         self._half_made: TablePlan | None = None
@@ -200,6 +206,7 @@ class _Pass:
                     try:
                         if reader.read(backup):
                             self._stats.end = backup.end()
+                            self._fail_void()
                     except ChannelBroken:
                         raise self._failure or SourceError("the pass was broken off") from None
                     self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
@@ -235,6 +242,13 @@ class _Pass:
                         self.seconds[stage] += seconds
                 status.close()
         self.seconds["write"] += writer_loop.seconds
+
+    def _fail_void(self) -> None:
+        """What a commit between the catalog snapshot and the backup's end made of a table may not be published."""
+        now = {r.oid: r for r in self._reread()}
+        for index, relation in enumerate(self._relations):
+            if reason := void(relation, now.get(relation.oid)):
+                self._fail_table(index, reason)
 
     def _request(self) -> BackupRequest:
         return BackupRequest(frozenset(r.locator for r in self._relations))

@@ -19,7 +19,8 @@ from walshadow_core.visibility.status import CopiedStatus
 CHUNK_PAGES = 128
 """Pages handed over at a time: 1 MiB stays in the CPU's cache between the kernels."""
 
-_MAX_CONTROL_BYTES = 64 << 10
+_MAX_COLLECTED_BYTES = 1 << 20
+"""More than any file has that is collected whole: segments of pg_xact and pg_multixact have 256 KiB."""
 
 
 @dataclass(slots=True)
@@ -54,6 +55,13 @@ class BufferPool:
     def break_off(self) -> None:
         """Wake whoever waits for a buffer."""
         self._free.break_off()
+
+
+def _whole(file: BackupFile) -> bytes:
+    """A small file's content."""
+    if file.size > _MAX_COLLECTED_BYTES:
+        raise FormatError(f"{file.path} has {file.size} bytes, which no such file has", "take another backup")
+    return b"".join(file.chunks())
 
 
 class BackupReader:
@@ -100,11 +108,9 @@ class BackupReader:
                 if not self._stats.tables[route.table].failed:
                     self._walk(file, route)
             case Use.STATUS:
-                self._status.add(file.path, b"".join(file.chunks()))
+                self._status.add(file.path, _whole(file))
             case Use.CONTROL:
-                if file.size > _MAX_CONTROL_BYTES:
-                    raise FormatError(f"{file.path} has {file.size} bytes, which no control file has")
-                self.control = parse_control(b"".join(file.chunks()))
+                self.control = parse_control(_whole(file))
             case Use.SKIP:
                 pass
 

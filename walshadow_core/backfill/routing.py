@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from walshadow_core.api import RelationDescriptor
+from walshadow_core.pgformat.control import CONTROL_PATH
 from walshadow_core.pgformat.relpath import parse_relation_path
 from walshadow_core.visibility.status import CopiedStatus
-
-CONTROL_PATH = "global/pg_control"
 
 
 class Use(Enum):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,9 +14,9 @@ from walshadow_core.api import BackupEnd, BackupStart, RelationDescriptor
 class TableStats:
     """One table of a load. ``phase`` goes waiting, walking, resolving, writing, publishing, done or failed.
 
-    Counters are added to by one thread each and read by the display without a lock. ``size_bytes`` is what
-    the catalog said, ``bytes_walked`` what the backup brought. ``max_lsn`` is the highest page LSN seen,
-    ``mixed`` whether a transaction that was running when the load began has committed and wrote to it.
+    Counters that several workers add to are added to under ``lock``; the display reads without it.
+    ``bytes_walked`` is what the backup brought, ``max_lsn`` the highest page LSN seen, ``mixed`` whether a
+    transaction that was running when the load began has committed and wrote to it.
     """
 
     relation: RelationDescriptor
@@ -35,6 +36,7 @@ class TableStats:
     error: str | None = None
     adjusted: dict[str, int] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
 
     @property
     def name(self) -> str:

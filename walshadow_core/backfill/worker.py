@@ -20,6 +20,7 @@ from walshadow_core.api import (
     RelationDescriptor,
     TableRefused,
     TransactionStatus,
+    TupleHeaders,
     VisibilityResolver,
 )
 from walshadow_core.backfill.channel import Channel
@@ -132,16 +133,17 @@ class DecodeWorker:
             )
         clock = self._clock("walk", clock)
         self._recent.setdefault(chunk.table, RecentXids(self._settings.oldest_running_xid)).add(walk.headers)
-        decision = self._resolver.decide(walk.headers)
+        decision = self._decide(walk.headers)
         emit = np.flatnonzero(decision == EMIT)
         defer = np.flatnonzero(decision == DEFER)
         clock = self._clock("gate", clock)
         stats = self._stats[chunk.table]
-        stats.pages += walk.pages
-        stats.rows_walked += len(decision)
-        stats.rows_deferred += len(defer)
-        stats.rows_gated += len(decision) - len(emit) - len(defer)
-        stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
+        with stats.lock:
+            stats.pages += walk.pages
+            stats.rows_walked += len(decision)
+            stats.rows_deferred += len(defer)
+            stats.rows_gated += len(decision) - len(emit) - len(defer)
+            stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
         if len(defer):
             self._defer(chunk.table, walk, pages, defer)
             clock = self._clock("spool", clock)
@@ -154,6 +156,18 @@ class DecodeWorker:
                 raise
             place = _tuple_place(int(emit[index]), walk.block, walk.offnum)
             raise FormatError(f"{chunk.path}: {place}: {error}") from error
+
+    def _decide(self, headers: TupleHeaders) -> NDArray[np.uint8]:
+        """What the resolver says, which may be someone's plugin: a decision that is none would lose rows."""
+        decision = self._resolver.decide(headers)
+        last = EMIT if self._status.complete else DEFER
+        if len(decision) != len(headers.xmin) or (len(decision) and decision.max() > last):
+            raise FormatError(
+                f"the visibility resolver gave {len(decision)} decisions for {len(headers.xmin)} tuples, or one that "
+                "does not exist at this point",
+                "mend the resolver's plugin, or leave --resolver out",
+            )
+        return decision
 
     def _clock(self, stage: str, since: float) -> float:
         now = time.perf_counter()
@@ -170,7 +184,8 @@ class DecodeWorker:
         clock = time.perf_counter()
         batches = self._decoder(table).append(buffer, data)
         clock = self._clock("decode", clock)
-        self._stats[table].rows_emitted += len(data.natts)
+        with self._stats[table].lock:
+            self._stats[table].rows_emitted += len(data.natts)
         for batch in batches:
             self._out.put(TableBatch(table, batch))
         self._clock("wait for the writer", clock)
@@ -190,9 +205,10 @@ class DecodeWorker:
         if spool is not None:
             stats.phase = "resolving"
             for spooled in spool.batches():
-                decision = self._resolver.decide(spooled.headers)
+                decision = self._decide(spooled.headers)
                 emit = np.flatnonzero(decision == EMIT)
-                stats.rows_gated += len(decision) - len(emit)
+                with stats.lock:
+                    stats.rows_gated += len(decision) - len(emit)
                 try:
                     self._emit(table, spooled.buf, spooled.data.take(emit))
                 except FormatError as error:

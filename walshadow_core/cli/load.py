@@ -13,7 +13,7 @@ from walshadow_core.cli.options import FromOption, Json, Source, To, ToOption, p
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from walshadow_core.api import BackupSource, Destination
+    from walshadow_core.api import BackupSource, Destination, RelationDescriptor
     from walshadow_core.backfill.load import LoadOptions, Planned
     from walshadow_core.backfill.stats import LoadStats
     from walshadow_core.catalog.sql import CatalogSnapshot
@@ -93,7 +93,19 @@ def load(
         _warn(console, planned)
         kernels.join()
         try:
-            _run(console, plugins, backup_source, destination, catalog, planned, stats, options, resolver, no_progress)
+            _run(
+                console,
+                plugins,
+                source,
+                backup_source,
+                destination,
+                catalog,
+                planned,
+                stats,
+                options,
+                resolver,
+                no_progress,
+            )
         except WalshadowError as error:
             stats.fail(str(error))
             if as_json:
@@ -153,6 +165,7 @@ def _warn(console: Console, planned: list[Planned]) -> None:
 def _run(
     console: Console,
     plugins: Plugins,
+    dsn: str,
     source: BackupSource,
     destination: Destination,
     catalog: CatalogSnapshot,
@@ -165,6 +178,7 @@ def _run(
     from contextlib import nullcontext
 
     from walshadow_core.backfill.load import load as load_tables
+    from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.cli.warmup import warm_up_if_cold
     from walshadow_core.ops.progress import LoadDisplay
 
@@ -178,8 +192,15 @@ def _run(
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": resolver}),
+            lambda: read_catalog(dsn, [_sql_name(p.relation) for p in planned]).relations,
             options,
         )
+
+
+def _sql_name(relation: RelationDescriptor) -> str:
+    from walshadow_core.catalog.names import quote_identifier
+
+    return f"{quote_identifier(relation.schema)}.{quote_identifier(relation.name)}"
 
 
 def _report(console: Console, stats: LoadStats, url: str, as_json: bool) -> None:

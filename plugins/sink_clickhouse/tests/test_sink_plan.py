@@ -308,3 +308,29 @@ def test_the_key_in_its_order(embedded: Any) -> None:
     plan = embedded().plan(replace(relation, key=(3, 1)), "t")
     assert "ORDER BY (`c_uuid`, `id`)" in plan.create_sql and not plan.columns[2].nullable
     assert LSN and plan.columns[1].nullable
+
+
+@pytest.mark.parametrize(
+    ("rest", "key", "refused"),
+    [
+        ("ENGINE = ReplacingMergeTree(_lsn, _is_deleted) ORDER BY id", (1,), False),
+        ("ENGINE = ReplacingMergeTree(_lsn, _is_deleted) ORDER BY (c_text, id)", (1,), False),
+        ("ENGINE = ReplacingMergeTree(_lsn, _is_deleted) ORDER BY c_text", (1,), True),
+        ("ENGINE = ReplacingMergeTree(_lsn, _is_deleted) ORDER BY id", (), True),
+        ("ENGINE = SummingMergeTree ORDER BY c_text", (1,), True),
+        ("ENGINE = MergeTree ORDER BY c_text", (1,), False),
+        ("ENGINE = MergeTree ORDER BY c_text", (), False),
+    ],
+)
+def test_an_order_that_would_make_one_row_of_several_is_refused(
+    opened: Any, rest: str, key: tuple[int, ...], refused: bool
+) -> None:
+    destination = opened()
+    by_hand(destination, "id Int64, c_text String", rest)
+    made = make_relation(SIMPLE)
+    relation = replace(made, key=key, attributes=tuple(replace(a, not_null=True) for a in made.attributes))
+    if not refused:
+        assert destination.plan(relation, "t").exists
+        return
+    with pytest.raises(TableRefused, match="would make one of several rows"):
+        destination.plan(relation, "t")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from walshadow_core.api import DELETED_COLUMN, ColumnPlan, Comparison, TablePlan
 from walshadow_sink_clickhouse.canonical import (
@@ -36,13 +36,17 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     table = f"{quote_postgres(relation.schema)}.{quote_postgres(relation.name)}"
     # What SQL_ASCII holds is in no known encoding, and went over byte by byte.
     encoding = "SQL_ASCII" if relation.encoding == "SQL_ASCII" else "UTF8"
-    row = _source_digest(columns, policy, encoding)
-    key = _source_digest(key_columns(columns, relation.key), policy, encoding)
+    # No policy changes a key.
+    policies = {c.name: "error" if c.attribute.number in relation.key else policy for c in columns}
+    row = _source_digest(columns, policies, encoding)
+    key = _source_digest(key_columns(columns, relation.key), policies, encoding)
     label = source_label(key_columns(columns, relation.key))
     if encoding == "SQL_ASCII":
         label = f"encode(convert_to({label}, 'SQL_ASCII'), 'escape')"
     digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM ONLY {table}"
-    conditions = {c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None and policy != "error"}
+    conditions = {
+        c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None and policies[c.name] != "error"
+    }
     counts = ", ".join(f"count(*) FILTER (WHERE {b})" for b in conditions.values())
     return Comparison(
         source_settings=SOURCE_SETTINGS,
@@ -56,8 +60,8 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     )
 
 
-def _source_digest(columns: Sequence[ColumnPlan], policy: str, encoding: str) -> str:
-    values = [source_value(c, policy) for c in columns]
+def _source_digest(columns: Sequence[ColumnPlan], policies: Mapping[str, str], encoding: str) -> str:
+    values = [source_value(c, policies[c.name]) for c in columns]
     return f"md5(convert_to({source_row(values, encoding)}, '{encoding}'))"
 
 

@@ -28,6 +28,7 @@ class Column:
     name: str
     type: str
     default: str
+    in_sorting_key: bool
 
     @property
     def nullable(self) -> bool:
@@ -78,12 +79,12 @@ def find_table(connection: Connection, database: str, name: str) -> Table | None
     if not found:
         return None
     columns = connection.rows(
-        "SELECT name, type, default_kind FROM system.columns"
+        "SELECT name, type, default_kind, is_in_sorting_key FROM system.columns"
         f" WHERE {where} AND table = {literal(name)} ORDER BY position"
     )
     engine, uuid, comment, watchers = found[0]
     views = tuple(".".join(view) for view in watchers)
-    return Table(name, engine, uuid, comment, views, tuple(Column(*column) for column in columns))
+    return Table(name, engine, uuid, comment, views, tuple(Column(n, t, d, bool(key)) for n, t, d, key in columns))
 
 
 def has_rows(connection: Connection, database: str, name: str) -> bool:

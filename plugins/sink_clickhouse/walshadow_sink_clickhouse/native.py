@@ -29,12 +29,14 @@ _LENGTH = 5
 @dataclass(frozen=True)
 class SentColumn:
     """One column of the blocks. ``nullable`` is the destination's; ``landed_scale`` the scale of the destination's
-    DateTime64, which may be finer than what is sent."""
+    DateTime64, which may be finer than what is sent. No policy changes a value of the key: two keys could
+    become one, and a row be lost."""
 
     name: str
     type: ColumnType
     nullable: bool
     landed_scale: int = 0
+    in_key: bool = False
 
     @property
     def sent_type(self) -> str:
@@ -103,9 +105,13 @@ class NativeEncoder:
         rows = len(array)
         valid = _validity(array)
         if valid is not None and not column.nullable:
-            raise DestinationError(f"column {column.name!r} holds NULL, its destination can't")
+            raise DestinationError(
+                f"column {column.name!r} holds NULL, its destination can't",
+                "make the destination's column Nullable, or load again: the source's may have changed meanwhile",
+            )
         value_at = p + rows if column.nullable else p
         to_null: NDArray[np.bool_] | None = None
+        policy = "error" if column.in_key else self._policy
         kind = column.type.encoding
         if kind == "string":
             end: int = kernels.strings(_offsets(array), _data(array, 2), out, value_at)
@@ -119,14 +125,14 @@ class NativeEncoder:
         elif kind == "decimal":
             width = array.type.byte_width
             words = _values(array, np.dtype("<i8"), width // 8).reshape(rows, width // 8)
-            to_null = find_nan(column.name, words[:, -1], valid, column.nullable, self._policy)
+            to_null = find_nan(column.name, words[:, -1], valid, column.nullable, policy)
             if to_null is not None:
                 counts[column.name] = int(np.count_nonzero(to_null))
             end = _put(out, value_at, _narrowed(words, column.type.width))
         elif kind in ("date", "timestamp"):
             raw = _values(array, np.dtype("<i4" if kind == "date" else "<i8"), 1)
             limits = bounds(column.type, column.landed_scale)
-            fit = adjust_range(column.name, raw, valid, limits, self._policy)
+            fit = adjust_range(column.name, raw, valid, limits, policy)
             to_null = fit.to_null
             if fit.count:
                 counts[column.name] = fit.count

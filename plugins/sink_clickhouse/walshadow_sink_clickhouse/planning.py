@@ -38,12 +38,16 @@ def make_plan(
         for a, t in zip(relation.columns, types, strict=True)
         for nullable in (not a.not_null and a.number not in relation.key,)
     )
-    sent = [SentColumn(p.name, t, p.nullable, t.scale) for p, t in zip(planned, types, strict=True)]
+    sent = [
+        SentColumn(p.name, t, p.nullable, t.scale, p.attribute.number in relation.key)
+        for p, t in zip(planned, types, strict=True)
+    ]
     sent += [SentColumn(name, t, False, t.scale) for name, t in META_TYPES]
     natural = create_sql(relation, planned, database, table)
     warnings: list[str] = []
     if found is not None:
         check_fit(found, planned, types, database)
+        _refuse_lost_rows(found, relation)
         there = {column.name: column for column in found.columns}
         planned = tuple(replace(p, type=there[p.name].type, nullable=there[p.name].nullable) for p in planned)
         sent = [
@@ -109,12 +113,29 @@ def _refuse_meta_names(relation: RelationDescriptor) -> None:
 
 
 def _refuse_null_policy(relation: RelationDescriptor, sent: list[SentColumn]) -> None:
-    rigid = [s.name for s in sent[: -len(META_TYPES)] if s.type.can_be_out_of_range and not s.nullable]
+    own = sent[: -len(META_TYPES)]
+    rigid = [s.name for s in own if s.type.can_be_out_of_range and not s.nullable and not s.in_key]
     if rigid:
         raise TableRefused(
             f"{relation.qualified_name}: out_of_range=null, but these columns can't be NULL: {', '.join(rigid)}",
             "set out_of_range to clamp or error",
         )
+
+
+def _refuse_lost_rows(table: Table, relation: RelationDescriptor) -> None:
+    """Refuse a table whose engine makes one row of those with the same sorting key, where that is not the
+    source's key or finer. Raises TableRefused."""
+    if table.engine.removeprefix("Replicated").removeprefix("Shared") == "MergeTree":
+        return
+    sorting = {c.name for c in table.columns if c.in_sorting_key}
+    if relation.key and sorting.issuperset(relation.key_names):
+        return
+    key = ", ".join(relation.key_names) or "none"
+    raise TableRefused(
+        f"table {table.name!r} is a {table.engine} ordered by ({', '.join(sorted(sorting))}), which would make one of "
+        f"several rows of {relation.qualified_name} (its key: {key})",
+        "order it by the whole key, use a MergeTree, or load into another name with --into",
+    )
 
 
 def refuse_foreign(table: Table, replace_rows: bool, holds_rows: bool) -> None:

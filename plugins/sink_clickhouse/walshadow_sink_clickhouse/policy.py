@@ -42,7 +42,8 @@ def refuse(column: str, count: int, what: str) -> DestinationError:
     """The error for values that the policy does not let through."""
     return DestinationError(
         f"column {column!r} has {count} value{'s' if count != 1 else ''} that ClickHouse can't hold ({what})",
-        "set out_of_range to clamp or null, or make the column's destination Nullable",
+        "set out_of_range to clamp or null, or make the column's destination Nullable; a value of the key is never "
+        "changed, as two keys could become one: change those rows at the source",
     )
 
 
