@@ -312,7 +312,7 @@ def test_the_first_load_of_a_table_is_killed(scene: Scene) -> None:
     scene.rows("DROP TABLE shop.fresh SYNC")
 
 
-@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM], ids=lambda s: s.name)
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda s: s.name)
 def test_the_program_itself_ends_cleanly(scene: Scene, by: signal.Signals) -> None:
     """The installed program, not a fork of the test's."""
     old = scene.content()

@@ -5,12 +5,16 @@ from __future__ import annotations
 import os
 import threading
 import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
+from walshadow_core.backfill import load as load_module
+from walshadow_core.backfill.publish import publish
 from walshadow_core.catalog import sql
 from walshadow_core.testing.postgres import PostgresServer
 
@@ -352,6 +356,72 @@ def test_values_out_of_range_in_a_key_are_an_error(
         assert load(walshadow, pg_newest, db, clickhouse, "--table", "t").code == 0
         checked = assert_equal(walshadow, pg_newest, db, clickhouse, "t")
         assert checked.json["adjusted"] == {"v": 1}
+
+
+def test_two_loads_of_one_table_at_once_double_nothing(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second begins while the first has its rows in staging: neither publishes a mix."""
+    with database(pg_newest) as db:
+        pg_newest.execute("create table log (v int); insert into log select generate_series(1, 1000)", database=db)
+        assert load(walshadow, pg_newest, db, clickhouse, "--table", "log").code == 0
+        inner: list[int] = []
+
+        def another_first(*given: Any) -> str | None:
+            if not inner:
+                inner.append(0)
+                inner[0] = load(walshadow, pg_newest, db, clickhouse, "--table", "log").code
+            return publish(*given)
+
+        monkeypatch.setattr(load_module, "publish", another_first)
+        outer = load(walshadow, pg_newest, db, clickhouse, "--table", "log")
+        assert inner == [0]
+        assert outer.code == 1
+        assert "another load of log" in outer.json["tables"][0]["error"]
+        assert clickhouse.rows(f"SELECT count() FROM {clickhouse.database}.log") == [(1000,)]
+        assert clickhouse.tables() == {"log"}
+
+
+def test_rows_that_someone_else_put_in_are_replaced_only_on_request(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest) as db:
+        pg_newest.execute("create table t (id int primary key); insert into t values (1)", database=db)
+        assert load(walshadow, pg_newest, db, clickhouse, "--table", "t").code == 0
+        clickhouse.client.command(f"INSERT INTO {clickhouse.database}.t (id) VALUES (77)")
+        refused = load(walshadow, pg_newest, db, clickhouse, "--table", "t")
+        assert refused.code == 1
+        assert "--replace" in refused.err
+        assert load(walshadow, pg_newest, db, clickhouse, "--table", "t", "--replace").code == 0
+        assert_equal(walshadow, pg_newest, db, clickhouse, "t")
+
+
+def test_virtual_generated_columns_are_named(
+    server_of: Callable[[int], PostgresServer], clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    pg = server_of(18)
+    with database(pg) as db:
+        pg.execute(
+            "create table t (id int primary key, s int generated always as (id + 1) stored, v int generated always as (id))",
+            database=db,
+        )
+        for words in (("--dry-run",), ()):
+            done = load(walshadow, pg, db, clickhouse, "--table", "t", *words)
+            assert done.code == 0, done.err
+            assert "virtual generated columns" in done.json["tables"][0]["warnings"][0]
+        assert_equal(walshadow, pg, db, clickhouse, "t")
+
+
+def test_what_is_refused_is_named_before_what_is_wrong_with_its_options(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    with database(pg_newest) as db:
+        gone = load(walshadow, pg_newest, db, clickhouse, "--table", "ren", "--into", "ren=x")
+        assert (gone.code, gone.err.startswith("error: ren: ")) == (1, True), gone.err
+        pg_newest.execute("create table t (id int primary key)", database=db)
+        unknown = load(walshadow, pg_newest, db, clickhouse, "--table", "t", "--resolver", "nobody", "--dry-run")
+        assert unknown.code == 2
+        assert "nobody" in unknown.err
 
 
 def test_dry_run_changes_nothing(

@@ -121,6 +121,7 @@ class _Pass:
         self._reread = reread
         self._options = options
         self._writers: list[StagingWriter | None] = [None] * len(tables)
+        self._storage: list[str | None] = [None] * len(tables)
         self._half_made: TablePlan | None = None
         self._chunks: Channel[PageChunk] = Channel(16)
         self._batches: Channel[TableBatch] = Channel(1)
@@ -182,65 +183,64 @@ class _Pass:
         )  # fmt: skip
         self._stats.phase = "waiting for the backup to start"
         clock = time.perf_counter()
-        with tempfile.TemporaryDirectory(prefix="walshadow-spool-", dir=self._options.spool_folder) as folder:
-            workers: list[DecodeWorker] = []
-            try:
-                with self._source.open(self._request()) as backup:
-                    self.seconds["start of the backup"] += time.perf_counter() - clock
-                    start = backup.start
-                    self._check_same_cluster(start.system_identifier)
-                    self._stats.start = start
-                    self._stats.bytes_total = start.size_estimate
-                    self._create_staging()
-                    workers = self._workers(status, buffers, Path(folder))
-                    writer_loop = WriterLoop(
-                        self._writers, self._stats.tables,
-                        MetaColumns(Lsn(start.b_redo), time.time_ns() // 1000), self._fail_table,
-                    )  # fmt: skip
-                    for number, worker in enumerate(workers):
-                        self._thread(f"decode-{number}", lambda w=worker: w.run(self._chunks, self._pool))  # type: ignore[misc]
-                    self._thread("write", lambda: writer_loop.run(self._batches))
-                    decoders, writer = self._threads[:-1], self._threads[-1:]
-                    self._stats.phase = "reading"
-                    clock = time.perf_counter()
-                    try:
-                        if reader.read(backup):
-                            self._stats.end = backup.end()
-                            self._fail_void()
-                    except ChannelBroken:
-                        raise self._failure or SourceError("the pass was broken off") from None
-                    self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
-                    self.seconds["read: wait for a free buffer"] += reader.seconds_waiting
-                self._chunks.close()
-                self._join(decoders)
-                if self._stats.end is None:
-                    self._batches.close()
-                    self._join(writer)
-                    return
-                if reader.control is None:
-                    raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
-                status.complete_with(reader.control)
-                self._stats.phase = "resolving"
+        workers: list[DecodeWorker] = []
+        try:
+            with self._source.open(self._request()) as backup:
+                self.seconds["start of the backup"] += time.perf_counter() - clock
+                start = backup.start
+                self._check_same_cluster(start.system_identifier)
+                self._stats.start = start
+                self._stats.bytes_total = start.size_estimate
+                self._create_staging()
+                workers = self._workers(status, buffers, self._options.spool_folder or Path(tempfile.gettempdir()))
+                writer_loop = WriterLoop(
+                    self._writers, self._stats.tables,
+                    MetaColumns(Lsn(start.b_redo), time.time_ns() // 1000), self._fail_table,
+                )  # fmt: skip
                 for number, worker in enumerate(workers):
-                    self._thread(f"resolve-{number}", worker.finish)
-                self._join(self._threads[-len(workers) :])
-                self._stats.phase = "writing"
+                    self._thread(f"decode-{number}", lambda w=worker: w.run(self._chunks, self._pool))  # type: ignore[misc]
+                self._thread("write", lambda: writer_loop.run(self._batches))
+                decoders, writer = self._threads[:-1], self._threads[-1:]
+                self._stats.phase = "reading"
+                clock = time.perf_counter()
+                try:
+                    if reader.read(backup):
+                        self._stats.end = backup.end()
+                        self._fail_void()
+                except ChannelBroken:
+                    raise self._failure or SourceError("the pass was broken off") from None
+                self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
+                self.seconds["read: wait for a free buffer"] += reader.seconds_waiting
+            self._chunks.close()
+            self._join(decoders)
+            if self._stats.end is None:
                 self._batches.close()
                 self._join(writer)
-                self._finish_writers(writer_loop)
-            except BaseException as error:
-                self._fail_pass(error)
-                # Before the threads are waited for: one may wait for an insert that only this ends.
-                self._abort_all()
-                raise
-            finally:
-                for thread in self._threads:
-                    thread.join()
-                for worker in workers:
-                    worker.close()
-                    for stage, seconds in worker.seconds.items():
-                        self.seconds[stage] += seconds
-                status.close()
+                return
+            if reader.control is None:
+                raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
+            status.complete_with(reader.control)
+            self._stats.phase = "resolving"
+            for number, worker in enumerate(workers):
+                self._thread(f"resolve-{number}", worker.finish)
+            self._join(self._threads[-len(workers) :])
+            self._stats.phase = "writing"
+            self._batches.close()
+            self._join(writer)
+            self._finish_writers(writer_loop)
+        except BaseException as error:
+            self._fail_pass(error)
+            # Before the threads are waited for: one may wait for an insert that only this ends.
+            self._abort_all()
+            raise
+        finally:
+            for thread in self._threads:
+                thread.join()
+            for worker in workers:
+                worker.close()
+                for stage, seconds in worker.seconds.items():
+                    self.seconds[stage] += seconds
+            status.close()
         self.seconds["write"] += writer_loop.seconds
 
     def _fail_void(self) -> None:
@@ -266,6 +266,7 @@ class _Pass:
             self._half_made = table.plan
             try:
                 self._writers[index] = self._destination.create_staging(table.plan)
+                self._storage[index] = self._destination.storage_id(table.plan.staging)
             except (DestinationError, TableRefused) as error:
                 self._fail_table(index, str(error))
             self._half_made = None
@@ -326,7 +327,7 @@ class _Pass:
                     table.warnings.append(warning)
                 table.phase = "publishing"
                 try:
-                    if left := publish(self._destination, planned.plan):
+                    if left := publish(self._destination, planned.plan, self._storage[index]):
                         table.warnings.append(left)
                     table.phase = "done"
                 except DestinationError as error:

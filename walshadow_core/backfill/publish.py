@@ -10,9 +10,12 @@ from __future__ import annotations
 from walshadow_core.api import Destination, DestinationError, TablePlan
 
 
-def publish(destination: Destination, plan: TablePlan) -> str | None:
-    """Make the rows in staging the table's rows. Gives a warning if all but the cleaning up is done. Raises
-    DestinationError; the table is then as it was."""
+def publish(destination: Destination, plan: TablePlan, filled: str | None) -> str | None:
+    """Make the rows in staging the table's rows. ``filled`` is the storage id of the staging table that this load
+    made. Gives a warning if all but the cleaning up is done. Raises DestinationError; the table is then as it
+    was."""
+    if destination.storage_id(plan.staging) != filled:
+        raise DestinationError(f"another load of {plan.table} has begun", "let one end before the next begins")
     present = destination.fingerprint(plan.table)
     if (present is not None) != plan.exists:
         happened = "dropped" if plan.exists else "made"
@@ -24,7 +27,6 @@ def publish(destination: Destination, plan: TablePlan) -> str | None:
             f"the columns of {plan.table} changed while it was being loaded",
             "load it again; nothing was published",
         )
-    storage = destination.storage_id(plan.staging)
     try:
         if present is None:
             destination.rename(plan.staging, plan.table)
@@ -32,9 +34,9 @@ def publish(destination: Destination, plan: TablePlan) -> str | None:
             destination.exchange(plan.staging, plan.table)
     except DestinationError:
         # It may have happened all the same, and the answer been lost. Where the storage is tells; it is never resent.
-        if storage is None or _storage_or_none(destination, plan.table) != storage:
+        if filled is None or _storage_or_none(destination, plan.table) != filled:
             raise
-    if destination.storage_id(plan.table) != storage:
+    if destination.storage_id(plan.table) != filled:
         raise DestinationError(
             f"{plan.table} does not have the staging table's storage after the exchange",
             "look at both tables by hand",

@@ -68,6 +68,7 @@ def load(
     from walshadow_core.cli.warmup import start_loading_kernels
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.plugins import Plugins
+    from walshadow_core.visibility.status import CopiedStatus
 
     if not tables:
         raise UsageError("no --table given", "name at least one, e.g. --table app.orders")
@@ -80,9 +81,10 @@ def load(
     backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
-        catalog, planned, refused = _plan(source, tables, into or [], destination, options, replace)
+        catalog, planned, refused = _plan(source, tables, into or [], destination, options, replace, skip_refused)
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
+        plugins.resolver(CopiedStatus(), {"resolver": resolver})
         for name, reason in refused:
             say(console, f"left out: {name}: {reason}")
         backup_source.preflight()
@@ -90,7 +92,6 @@ def load(
         if dry_run:
             _print_dry_run(catalog, planned, as_json)
             raise typer.Exit(3 if refused else 0)
-        _warn(console, planned)
         kernels.join()
         try:
             _run(
@@ -118,7 +119,13 @@ def load(
 
 
 def _plan(
-    dsn: str, tables: list[str], into: list[str], destination: Destination, options: LoadOptions, replace: bool
+    dsn: str,
+    tables: list[str],
+    into: list[str],
+    destination: Destination,
+    options: LoadOptions,
+    replace: bool,
+    skip_refused: bool,
 ) -> tuple[CatalogSnapshot, list[Planned], list[tuple[str, str]]]:
     """The catalog, what will be loaded, and what is refused with its reason: before any byte is read."""
     from walshadow_core.api import TableRefused
@@ -136,6 +143,8 @@ def _plan(
             relations.append(relation)
         except TableRefused as error:
             refused.append((relation.qualified_name, str(error)))
+    if refused and not skip_refused:
+        return catalog, [], refused
     names = destination_names(catalog.relations, into)
     planned, more = plan_tables(destination, relations, names, replace=replace)
     return catalog, planned, refused + more
@@ -144,22 +153,25 @@ def _plan(
 def _refusal(refused: list[tuple[str, str]]) -> Exception:
     from walshadow_core.api import TableRefused
 
-    reasons = "; ".join(reason if name in reason else f"{name}: {reason}" for name, reason in refused)
+    reasons = "; ".join(f"{name}: {reason.removeprefix(f'{name}: ')}" for name, reason in refused)
     return TableRefused(reasons)
 
 
 def _stats(planned: list[Planned], refused: list[tuple[str, str]]) -> LoadStats:
     from walshadow_core.backfill.stats import LoadStats, TableStats
 
-    stats = LoadStats([TableStats(p.relation, p.plan.table) for p in planned])
+    stats = LoadStats([TableStats(p.relation, p.plan.table, warnings=_warnings(p)) for p in planned])
     stats.refused = dict(refused)
     return stats
 
 
-def _warn(console: Console, planned: list[Planned]) -> None:
-    for item in planned:
-        for warning in item.plan.warnings:
-            say(console, f"warning: {warning}")
+def _warnings(item: Planned) -> list[str]:
+    """What the user should know before the load."""
+    virtual = [a.name for a in item.relation.attributes if a.generated == "v" and not a.dropped]
+    about = (
+        f"{item.relation.qualified_name}: left out, as virtual generated columns have no bytes: {', '.join(virtual)}"
+    )
+    return [*([about] if virtual else []), *item.plan.warnings]
 
 
 def _run(
@@ -216,7 +228,7 @@ def _report(console: Console, stats: LoadStats, url: str, as_json: bool) -> None
             say(console, f"failed: {table.name}: {table.error}")
         else:
             say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows")
-    if stats.start and stats.end:
+    if stats.start and stats.end and not stats.all_failed:
         say(console, f"as of {stats.start.b_redo} to {stats.end.b_end}, in {stats.seconds:.1f} s, into {url}")
     if as_json:
         typer.echo(json.dumps(stats.summary()))
@@ -251,7 +263,7 @@ def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], as_json: bo
             grid.add_row(*(_plain(x) for x in (column.name, column.attribute.type_name, column.type, key)))
         console.print(grid)
         console.print(item.plan.create_sql, markup=False, highlight=False, soft_wrap=True)
-        for warning in item.plan.warnings:
+        for warning in _warnings(item):
             say(console, f"warning: {warning}")
         console.print()
     whole = f"about {human_bytes(cluster)}" if cluster is not None else "the whole cluster (its size can't be told)"
@@ -276,5 +288,5 @@ def _dry_table(item: Planned) -> dict[str, Any]:
             for c in item.plan.columns
         ],
         "key": list(item.relation.key_names),
-        "warnings": list(item.plan.warnings),
+        "warnings": _warnings(item),
     }

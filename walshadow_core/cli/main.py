@@ -7,14 +7,16 @@ looked up only when a name is asked for that the core does not have.
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import errno
 import functools
 import logging
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TextIO, cast
 
 import typer
 from typer.core import TyperGroup
@@ -22,7 +24,7 @@ from typer.core import TyperGroup
 from walshadow_core.cli import plugins
 from walshadow_core.cli.demo import demo
 from walshadow_core.cli.load import load
-from walshadow_core.cli.options import scrubbed
+from walshadow_core.cli.options import remember, scrubbed
 from walshadow_core.cli.verify import verify
 from walshadow_core.cli.warmup import warmup
 from walshadow_core.ops.secrets import hide_argv
@@ -132,6 +134,21 @@ class _FromUs(logging.Filter):
         return package in _OURS or package in _packages_of_plugins()
 
 
+class _ScrubbedStream:
+    """stderr without secrets: for what Typer prints of a command line that has one in the wrong place."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write ``text`` without the secrets of this run."""
+        self._stream.write(scrubbed(text))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def _start_logging(level: str) -> None:
     """Log lines of walshadow and its plugins go to stderr. Libraries log what we then report in a line of our own:
     theirs come only to who asked for more."""
@@ -154,14 +171,25 @@ def _packages_of_plugins() -> frozenset[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the program with ``argv`` (``sys.argv`` without its first word by default) and give its exit code."""
+    # A list, as all are to be remembered.
+    held = [remember(word) for word in (sys.argv[1:] if argv is None else argv)]
+    if not any(held):
+        return _run(argv)
+    with contextlib.redirect_stderr(cast(TextIO, _ScrubbedStream(sys.stderr))):
+        return _run(argv)
+
+
+def _run(argv: Sequence[str] | None) -> int:
     try:
         if argv is None:
             hide_argv()
-            signal.signal(signal.SIGTERM, _terminate)
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, _terminate)
         try:
             app(args=None if argv is None else list(argv), prog_name=PROGRAM)
         finally:
-            sys.stdout.flush()
+            if sys.stdout is not None:
+                sys.stdout.flush()
     except SystemExit as leaving:
         return leaving.code if isinstance(leaving.code, int) else EXIT_DONE if leaving.code is None else EXIT_FAILED
     except BrokenPipeError:
@@ -169,13 +197,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_FAILED
     except KeyboardInterrupt:
         return _interrupted()
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            return _report(error)
+        _say(f"error: the output could not be written: {error.strerror}; what stderr says of tables holds")
+        _discard_stdout()
+        return EXIT_FAILED
     except Exception as error:
         return _report(error)
     return EXIT_DONE
 
 
 def _terminate(number: int, frame: object) -> None:
-    """SIGTERM ends a command as Ctrl-C does: staging is dropped, the backup ends."""
+    """SIGTERM and SIGHUP end a command as Ctrl-C does: staging is dropped, the backup ends."""
     raise KeyboardInterrupt
 
 

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from walshadow_core.ops.secrets import resolve_secret, scrub, secrets_in
+from walshadow_core.ops.secrets import has_password, resolve_secret, scrub, secrets_in
 
 _given: list[str] = []
 """What this run was given that may hold a secret, for `scrubbed`."""
@@ -23,6 +23,14 @@ def _secret(value: str | None) -> str | None:
     resolved = resolve_secret(value)
     _given.append(resolved)
     return resolved
+
+
+def remember(word: str) -> bool:
+    """Keep what secrets a word of the command line has out of messages; whether it has any."""
+    if not has_password(word):
+        return False
+    _given.append(word)
+    return True
 
 
 def scrubbed(text: str) -> str:

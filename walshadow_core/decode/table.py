@@ -134,7 +134,8 @@ class TableDecoder:
         toasted = np.flatnonzero(deformed.kind.max(axis=1) > KIND_VALUE)
         raise TableRefused(
             f'column "{self._names[int(toasted[0])]}" holds TOASTed values (compressed or out of line), '
-            "which are not supported yet"
+            "which are not supported yet",
+            "load tables whose rows fit in about 2 kB each until they are",
         )
 
     def _take(self) -> pa.RecordBatch:

@@ -110,6 +110,11 @@ def _dsn_secrets(dsn: str) -> tuple[str, ...]:
 # ---------------------------------------------------------------------------------------------- ps
 
 
+def has_password(word: str) -> bool:
+    """Whether a word of the command line looks as if a password were in it. Quick: nothing is parsed."""
+    return _HAS_PASSWORD.search(word) is not None
+
+
 def hidden(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
     """Command-line arguments without the options whose values have a password, and the environment variables
     that say the same. An option that comes several times counts as the last one says, as on the command line.
@@ -124,7 +129,7 @@ def hidden(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
             position += words
         else:
             position += 1
-    secret = {name for _, _, name, value in found if _HAS_PASSWORD.search(value)}
+    secret = {name for _, _, name, value in found if has_password(value)}
     moved = [option for option in found if option[2] in secret]
     gone = {place for position, words, _, _ in moved for place in range(position, position + words)}
     kept = [argument for place, argument in enumerate(arguments) if place not in gone]

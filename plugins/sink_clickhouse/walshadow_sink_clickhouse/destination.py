@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import weakref
 from collections.abc import Iterator
 
@@ -48,14 +49,21 @@ class ClickHouseDestination:
         if path is not None and not path.exists():
             self._refuse_engine("Overlay" if self._database == "default" else None)
             return planning.make_plan(relation, table, self._database, None, policy)
-        self._refuse_engine(existing.database_engine(self._connection, self._database))
+        engine = existing.database_engine(self._connection, self._database)
+        self._refuse_engine(engine)
         found = existing.find_table(self._connection, self._database, table)
         planning.refuse_staging(self._find(planning.staging_name(table)))
         if found is not None:
             planning.refuse_engine(found)
         plan = planning.make_plan(relation, table, self._database, found, policy)
-        if found is not None and not found.ours and not replace:
-            planning.refuse_foreign(found, replace, existing.has_rows(self._connection, self._database, table))
+        if found is not None and not replace:
+            planning.refuse_foreign(
+                found, existing.has_foreign_rows(self._connection, self._database, table, found.ours)
+            )
+        if engine is None and path is None:
+            plan = dataclasses.replace(
+                plan, warnings=(f"database {self._database!r} is new: it is made", *plan.warnings)
+            )
         return plan
 
     def create_staging(self, plan: TablePlan) -> writer.NativeStagingWriter:

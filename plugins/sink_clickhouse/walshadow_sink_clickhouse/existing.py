@@ -87,9 +87,10 @@ def find_table(connection: Connection, database: str, name: str) -> Table | None
     return Table(name, engine, uuid, comment, views, tuple(Column(n, t, d, bool(key)) for n, t, d, key in columns))
 
 
-def has_rows(connection: Connection, database: str, name: str) -> bool:
-    """Whether the table holds any row."""
-    return bool(connection.rows(f"SELECT 1 FROM {qualified(database, name)} LIMIT 1"))
+def has_foreign_rows(connection: Connection, database: str, name: str, ours: bool) -> bool:
+    """Whether the table holds a row that walshadow did not write: any, or in a table of ours one without an LSN."""
+    condition = " WHERE _lsn = 0" if ours else ""
+    return bool(connection.rows(f"SELECT 1 FROM {qualified(database, name)}{condition} LIMIT 1"))
 
 
 def comment_for(relation: RelationDescriptor, comment: str = "") -> str:

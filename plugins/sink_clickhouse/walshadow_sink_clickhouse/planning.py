@@ -138,9 +138,9 @@ def _refuse_lost_rows(table: Table, relation: RelationDescriptor) -> None:
     )
 
 
-def refuse_foreign(table: Table, replace_rows: bool, holds_rows: bool) -> None:
+def refuse_foreign(table: Table, holds_foreign_rows: bool) -> None:
     """Refuse to replace rows that are not ours. Raises TableRefused."""
-    if holds_rows and not table.ours and not replace_rows:
+    if holds_foreign_rows:
         raise TableRefused(
             f"table {table.name!r} is there and holds rows that walshadow did not load",
             "--replace replaces them",

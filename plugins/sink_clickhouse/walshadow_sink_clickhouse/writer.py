@@ -104,6 +104,7 @@ class NativeStagingWriter:
         self._let_merge = f"SYSTEM START MERGES {staging}"
         self._merges_held = False
         self._drop = f"DROP TABLE IF EXISTS {staging}"
+        self._count = f"SELECT count() FROM {staging}"
         self._settings = insert_settings(timeout)
         self._name = f"{QUERY_PREFIX}{uuid.uuid4()}-"
         self._sent = 0
@@ -141,8 +142,14 @@ class NativeStagingWriter:
             raise
 
     def finish(self) -> None:
-        """Wait until all is in. Raises DestinationError."""
+        """Wait until all is in. Raises DestinationError, also if another load filled the same staging table."""
         self._wait()
+        found = int(self._control.rows(self._count)[0][0])
+        if found > self._stats.rows:
+            raise DestinationError(
+                f"{found} rows are in staging, {self._stats.rows} were written: another load of the table is running",
+                "let one end before the next begins",
+            )
         self._start_merges()
         self._check()
         self.close()

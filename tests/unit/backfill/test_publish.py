@@ -93,14 +93,23 @@ def _there() -> FakeDestination:
 
 def test_exchange_then_drop() -> None:
     fake = _there()
-    assert publish(fake, plan("t", exists=True)) is None
+    assert publish(fake, plan("t", exists=True), "new") is None
     assert fake.changes() == [EXCHANGE, DROP]
     assert fake.tables == {"t": (SHAPE, "new")}
 
 
+def test_the_staging_table_of_another_load_is_not_published() -> None:
+    """Two loads of one table at once: the second makes the staging table anew."""
+    for exists in (True, False):
+        fake = _there() if exists else FakeDestination(t__staging="new")
+        with pytest.raises(DestinationError, match="another load of t has begun"):
+            publish(fake, plan("t", exists=exists), "mine")
+        assert fake.changes() == []
+
+
 def test_the_first_load_renames() -> None:
     fake = FakeDestination(t__staging="new")
-    assert publish(fake, plan("t", exists=False)) is None
+    assert publish(fake, plan("t", exists=False), "new") is None
     assert fake.changes() == [RENAME]
     assert fake.tables == {"t": (SHAPE, "new")}
 
@@ -113,17 +122,17 @@ def test_other_columns_close_the_gate(columns: Columns) -> None:
     fake = _there()
     fake.tables["t"] = (columns, "old")
     with pytest.raises(DestinationError, match="columns of t changed"):
-        publish(fake, plan("t", exists=True))
+        publish(fake, plan("t", exists=True), "new")
     assert fake.changes() == []
 
 
 def test_a_table_that_went_or_came_meanwhile_is_not_touched() -> None:
     went = FakeDestination(t__staging="new")
     with pytest.raises(DestinationError, match="t was dropped"):
-        publish(went, plan("t", exists=True))
+        publish(went, plan("t", exists=True), "new")
     came = _there()
     with pytest.raises(DestinationError, match="t was made"):
-        publish(came, plan("t", exists=False))
+        publish(came, plan("t", exists=False), "new")
     assert went.changes() == came.changes() == []
 
 
@@ -131,7 +140,7 @@ def test_an_exchange_that_failed_is_not_sent_again() -> None:
     fake = _there()
     fake.fail = {"exchange"}
     with pytest.raises(DestinationError, match="exchange failed"):
-        publish(fake, plan("t", exists=True))
+        publish(fake, plan("t", exists=True), "new")
     assert fake.changes() == [EXCHANGE]
     assert fake.tables["t"] == (SHAPE, "old")
 
@@ -139,7 +148,7 @@ def test_an_exchange_that_failed_is_not_sent_again() -> None:
 def test_an_exchange_whose_answer_was_lost_is_looked_up_and_not_sent_again() -> None:
     fake = _there()
     fake.lose = {"exchange"}
-    assert publish(fake, plan("t", exists=True)) is None
+    assert publish(fake, plan("t", exists=True), "new") is None
     assert fake.changes() == [EXCHANGE, DROP]
     assert fake.tables == {"t": (SHAPE, "new")}
 
@@ -147,7 +156,7 @@ def test_an_exchange_whose_answer_was_lost_is_looked_up_and_not_sent_again() -> 
 def test_a_rename_whose_answer_was_lost_is_looked_up() -> None:
     fake = FakeDestination(t__staging="new")
     fake.lose = {"rename"}
-    assert publish(fake, plan("t", exists=False)) is None
+    assert publish(fake, plan("t", exists=False), "new") is None
     assert fake.changes() == [RENAME]
 
 
@@ -155,7 +164,7 @@ def test_nothing_is_dropped_when_nobody_can_tell() -> None:
     fake = _there()
     fake.lose = {"exchange", "for good"}
     with pytest.raises(DestinationError, match="the answer to exchange was lost"):
-        publish(fake, plan("t", exists=True))
+        publish(fake, plan("t", exists=True), "new")
     assert fake.changes() == [EXCHANGE]
 
 
@@ -163,13 +172,13 @@ def test_an_exchange_that_did_not_take_is_an_error() -> None:
     fake = _there()
     fake.exchange = lambda first, second: fake.calls.append(("exchange", first, second))  # type: ignore[method-assign]
     with pytest.raises(DestinationError, match="storage"):
-        publish(fake, plan("t", exists=True))
+        publish(fake, plan("t", exists=True), "new")
     assert fake.changes() == [EXCHANGE]
 
 
 def test_a_drop_that_fails_is_a_warning_as_the_rows_are_there() -> None:
     fake = _there()
     fake.fail = {"drop"}
-    warning = publish(fake, plan("t", exists=True))
+    warning = publish(fake, plan("t", exists=True), "new")
     assert warning is not None and "t__staging" in warning
     assert fake.tables["t"] == (SHAPE, "new")
