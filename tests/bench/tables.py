@@ -17,15 +17,15 @@ class BenchTable:
 
 def _wide(rows: int) -> str:
     kinds = [
-        ("int", "(i * {n}) % 1000003"),
+        ("int", "((i * {n}) % 1000003)::int"),
         ("bigint", "i::bigint * {n}"),
         ("double precision", "i / {n}.0"),
         ("timestamptz", "timestamptz '2024-01-01 00:00+00' + i * interval '{n} seconds'"),
         ("boolean", "i % {n} = 0"),
         ("numeric(12,2)", "(i % 100000) / {n}.0"),
         ("text", "'value ' || (i % ({n} * 100))"),
-        ("date", "date '2000-01-01' + (i * {n}) % 9000"),
-        ("smallint", "(i * {n}) % 30000"),
+        ("date", "date '2000-01-01' + ((i * {n}) % 9000)::int"),
+        ("smallint", "((i * {n}) % 30000)::smallint"),
         ("real", "i / {n}.0"),
     ]
     columns, values = [], []

@@ -33,8 +33,14 @@ class RecentXids:
         found: NDArray[np.bool_] = ((xids - self._oldest).view(np.int32) >= 0) & (xids >= FIRST_NORMAL_XID)
         return found
 
+    def _any_after(self, xids: NDArray[np.uint32]) -> bool:
+        """A quick look, as nearly all tuples are older."""
+        return bool((xids - self._oldest).view(np.int32).max() >= 0)
+
     def add(self, headers: TupleHeaders) -> None:
         """Take the headers of tuples of the table, whatever is decided about them."""
+        if not len(headers.xmin) or not (self._any_after(headers.xmin) or self._any_after(headers.xmax)):
+            return
         mask = headers.infomask
         inserted = self._recent(headers.xmin) & (mask & HEAP_XMIN_FROZEN != HEAP_XMIN_FROZEN)
         inserted &= mask & HEAP_XMIN_INVALID == 0
