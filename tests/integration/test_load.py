@@ -14,8 +14,12 @@ import pytest
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
 from walshadow_core.backfill import load as load_module
+from walshadow_core.backfill.channel import Channel
 from walshadow_core.backfill.publish import publish
+from walshadow_core.backfill.worker import TableBatch
+from walshadow_core.backfill.writer import WriterLoop
 from walshadow_core.catalog import sql
+from walshadow_core.plugins import Plugins
 from walshadow_core.testing.postgres import PostgresServer
 
 
@@ -380,6 +384,31 @@ def test_two_loads_of_one_table_at_once_double_nothing(
         assert "another load of log" in outer.json["tables"][0]["error"]
         assert clickhouse.rows(f"SELECT count() FROM {clickhouse.database}.log") == [(1000,)]
         assert clickhouse.tables() == {"log"}
+
+
+def test_a_load_that_begins_while_another_writes_doubles_nothing(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second makes the staging table anew, under the name that the first inserts into."""
+    with database(pg_newest) as db:
+        pg_newest.execute("create table log (v int); insert into log select generate_series(1, 1000)", database=db)
+        assert load(walshadow, pg_newest, db, clickhouse, "--table", "log").code == 0
+        write = WriterLoop.run
+
+        def another_first(self: WriterLoop, batches: Channel[TableBatch]) -> None:
+            monkeypatch.setattr(WriterLoop, "run", write)
+            destination = plugins.destination(clickhouse.url, {})
+            relation = sql.read_catalog(pg_newest.dsn(db), ["log"]).relations[0]
+            destination.create_staging(destination.plan(relation, "log"))
+            destination.close()
+            write(self, batches)
+
+        plugins = Plugins.load()
+        monkeypatch.setattr(WriterLoop, "run", another_first)
+        outer = load(walshadow, pg_newest, db, clickhouse, "--table", "log")
+        assert outer.code == 1
+        assert "another load of log" in outer.json["tables"][0]["error"]
+        assert clickhouse.rows(f"SELECT count() FROM {clickhouse.database}.log") == [(1000,)]
 
 
 def test_rows_that_someone_else_put_in_are_replaced_only_on_request(

@@ -266,7 +266,6 @@ class _Pass:
             self._half_made = table.plan
             try:
                 self._writers[index] = self._destination.create_staging(table.plan)
-                self._storage[index] = self._destination.storage_id(table.plan.staging)
             except (DestinationError, TableRefused) as error:
                 self._fail_table(index, str(error))
             self._half_made = None
@@ -308,6 +307,7 @@ class _Pass:
             table.phase = "writing"
             try:
                 writer.finish()
+                self._storage[index] = self._destination.storage_id(self._tables[index].plan.staging)
             except DestinationError as error:
                 self._fail_table(index, str(error))
             loop.count(index)

@@ -12,7 +12,7 @@ from walshadow_core.api import Destination, DestinationError, TablePlan
 
 def publish(destination: Destination, plan: TablePlan, filled: str | None) -> str | None:
     """Make the rows in staging the table's rows. ``filled`` is the storage id of the staging table that this load
-    made. Gives a warning if all but the cleaning up is done. Raises DestinationError; the table is then as it
+    has filled. Gives a warning if all but the cleaning up is done. Raises DestinationError; the table is then as it
     was."""
     if destination.storage_id(plan.staging) != filled:
         raise DestinationError(f"another load of {plan.table} has begun", "let one end before the next begins")

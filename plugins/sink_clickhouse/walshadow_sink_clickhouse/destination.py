@@ -91,6 +91,7 @@ class ClickHouseDestination:
             control=connection,
             inserts=connect(self._target),
             reach=lambda: connect(self._target, _TO_END),
+            storage=lambda: self.storage_id(plan.staging),
             pool=self._pool,
             policy=settings.out_of_range,
             timeout=settings.insert_timeout,

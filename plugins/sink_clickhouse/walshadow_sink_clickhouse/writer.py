@@ -76,7 +76,8 @@ class NativeStagingWriter:
     """The StagingWriter of one plan.
 
     At most two of its blocks are in memory: one being encoded, one on its way. ``control`` runs statements on the
-    staging table while ``inserts``, which is the writer's own, is busy; ``reach`` opens one more connection,
+    staging table while ``inserts``, which is the writer's own, is busy; ``storage`` gives the
+    staging table's uuid at any moment; ``reach`` opens one more connection,
     which abort() ends and drops by, whatever the others wait for.
     """
 
@@ -87,6 +88,7 @@ class NativeStagingWriter:
         control: Connection,
         inserts: Connection,
         reach: Callable[[], Connection],
+        storage: Callable[[], str | None],
         pool: BlockPool,
         policy: OutOfRange,
         timeout: int,
@@ -95,6 +97,8 @@ class NativeStagingWriter:
         self._control = control
         self._inserts = inserts
         self._reach = reach
+        self._storage = storage
+        self._made = storage()
         self._pool = pool
         self._encoder = NativeEncoder(landing.sent, policy)
         self._into = insert_sql(database, plan.staging, [c.name for c in landing.sent])
@@ -144,10 +148,9 @@ class NativeStagingWriter:
     def finish(self) -> None:
         """Wait until all is in. Raises DestinationError, also if another load filled the same staging table."""
         self._wait()
-        found = int(self._control.rows(self._count)[0][0])
-        if found > self._stats.rows:
+        if self._storage() != self._made or int(self._control.rows(self._count)[0][0]) > self._stats.rows:
             raise DestinationError(
-                f"{found} rows are in staging, {self._stats.rows} were written: another load of the table is running",
+                f"another load of {self._table} has made, or written to, the same staging table",
                 "let one end before the next begins",
             )
         self._start_merges()
