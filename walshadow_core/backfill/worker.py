@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -54,8 +55,20 @@ class WorkerSettings:
     oldest_running_xid: int
 
 
-def _tuple_place(index: int, block: NDArray[np.uint32], offnum: NDArray[np.uint16]) -> str:
-    return f"block {int(block[index])}, line pointer {int(offnum[index])}"
+@contextmanager
+def _placed(
+    where: str, index: NDArray[np.intp], block: NDArray[np.uint32], offnum: NDArray[np.uint16]
+) -> Iterator[None]:
+    """A FormatError about one of the tuples ``index`` comes out with its place in ``where``."""
+    try:
+        yield
+    except FormatError as error:
+        at = getattr(error, "tuple_index", None)
+        if at is None:
+            raise
+        tuple_at = int(index[at])
+        place = f"block {int(block[tuple_at])}, line pointer {int(offnum[tuple_at])}"
+        raise FormatError(f"{where}: {place}: {error}") from error
 
 
 class DecodeWorker:
@@ -148,14 +161,8 @@ class DecodeWorker:
             self._defer(chunk.table, walk, pages, defer)
             clock = self._clock("spool", clock)
         data = walk.data if len(emit) == len(decision) else walk.data.take(emit)
-        try:
+        with _placed(chunk.path, emit, walk.block, walk.offnum):
             self._emit(chunk.table, pages, data)
-        except FormatError as error:
-            index = getattr(error, "tuple_index", None)
-            if index is None:
-                raise
-            place = _tuple_place(int(emit[index]), walk.block, walk.offnum)
-            raise FormatError(f"{chunk.path}: {place}: {error}") from error
 
     def _decide(self, headers: TupleHeaders) -> NDArray[np.uint8]:
         """What the resolver says, which may be someone's plugin: a decision that is none would lose rows."""
@@ -209,14 +216,8 @@ class DecodeWorker:
                 emit = np.flatnonzero(decision == EMIT)
                 with stats.lock:
                     stats.rows_gated += len(decision) - len(emit)
-                try:
+                with _placed(stats.name, emit, spooled.block, spooled.offnum):
                     self._emit(table, spooled.buf, spooled.data.take(emit))
-                except FormatError as error:
-                    index = getattr(error, "tuple_index", None)
-                    if index is None:
-                        raise
-                    place = _tuple_place(int(emit[index]), spooled.block, spooled.offnum)
-                    raise FormatError(f"{stats.name}: {place}: {error}") from error
             spool.close()
         last = self._decoder(table).finish()
         if last is not None:

@@ -66,12 +66,6 @@ def secrets_of(words: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(words[k] for k in _SECRET_WORDS if words.get(k))
 
 
-def without_secrets(dsn: str) -> str:
-    """A connection string as ``key=value`` words, secrets shown as ``***``. Raises UsageError."""
-    words = parse_dsn(dsn)
-    return make_conninfo(**{k: "***" if k in _SECRET_WORDS else v for k, v in words.items()})
-
-
 @contextmanager
 def source_connection(dsn: str) -> Iterator[SourceConnection]:
     """A connection in autocommit mode with client_encoding UTF8, closed on leaving.

@@ -11,7 +11,6 @@ from walshadow_core.catalog.connect import (
     query_error,
     secrets_of,
     source_connection,
-    without_secrets,
 )
 
 
@@ -21,12 +20,6 @@ def test_words() -> None:
                      "sslmode": "require"}  # fmt: skip
     assert secrets_of(words) == ("hunter2",)
     assert parse_dsn("") == {}
-
-
-def test_without_secrets() -> None:
-    shown = without_secrets("host=h password='hun ter2' sslpassword=other user=u")
-    assert "hun" not in shown and "other" not in shown
-    assert "host=h" in shown and "password=***" in shown
 
 
 @pytest.mark.parametrize(
