@@ -107,6 +107,35 @@ class RelFileLocator:
 
 
 @dataclass(frozen=True, slots=True)
+class PgType:
+    """A type as pg_type has it (``catalog/pg_type.h``), with all that its values are made of.
+
+    ``schema`` and ``name`` are unquoted. ``kind`` is typtype (``b`` base, ``c`` composite, ``d`` domain, ``e`` enum,
+    ``r`` range, ``m`` multirange, ``p`` pseudo). ``length`` and ``alignment`` as in Attribute, ``delimiter`` what
+    stands between the elements of an array of it. ``element`` is that of a true array (typsubscript is
+    array_subscript_handler), else None; ``base`` and ``base_typmod`` a domain's; ``labels`` an enum's (oid, label) in
+    sort order; ``fields`` a composite's attributes, dropped ones included; ``subtype`` a range's; ``range`` the range
+    type that a multirange is made of.
+    """
+
+    oid: int
+    schema: str
+    name: str
+    kind: str
+    length: int
+    alignment: str
+    by_value: bool
+    delimiter: str = ","
+    element: PgType | None = None
+    base: PgType | None = None
+    base_typmod: int = -1
+    labels: tuple[tuple[int, str], ...] = ()
+    fields: tuple[Attribute, ...] = ()
+    subtype: PgType | None = None
+    range: PgType | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute:
     """One attribute of a relation as pg_attribute has it, dropped ones included (``catalog/pg_attribute.h``).
 
@@ -114,7 +143,9 @@ class Attribute:
     (``c s i d``), ``storage`` attstorage (``p e m x``), ``generated`` attgenerated (``''``, ``s`` stored,
     ``v`` virtual). ``type_name`` is what format_type prints: ``numeric(10,2)``. ``missing`` is the value
     (attmissingval) of a tuple that ends before this attribute, in its on-disk form without varlena header;
-    None: such a tuple has NULL there.
+    None: such a tuple has NULL there. Where a type's on-disk form can't be had from SQL, ``missing_text`` is that
+    value as the type's output function prints it, and ``missing`` None. ``dimensions`` is attndims. ``type`` is
+    None for a dropped attribute.
     """
 
     number: int
@@ -130,6 +161,9 @@ class Attribute:
     dropped: bool = False
     generated: str = ""
     missing: bytes | None = None
+    missing_text: str | None = None
+    dimensions: int = 0
+    type: PgType | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +174,11 @@ class RelationDescriptor:
     attribute numbers of the key, in index order; empty for a table without one. ``attributes`` are in
     attribute number order and without gaps, dropped ones included. ``encoding`` is the database's
     (``UTF8``, ``LATIN1``, ``SQL_ASCII``…), ``size_bytes`` the main fork's size when the catalog was read.
+
+    A partition root, and a table that was asked for with those that inherit from it, has the relations below it
+    that have rows in ``leaves``, in oid order (each a whole descriptor, itself without leaves). Where their rows
+    need it to be told apart, ``system`` holds ``tableoid`` (number -6), and the key ends with it. ``excluded`` holds
+    the numbers of attributes that the user leaves out.
     """
 
     oid: int
@@ -156,6 +195,9 @@ class RelationDescriptor:
     toast_oid: int = 0
     toast_locator: RelFileLocator | None = None
     size_bytes: int = 0
+    leaves: tuple[RelationDescriptor, ...] = ()
+    system: tuple[Attribute, ...] = ()
+    excluded: frozenset[int] = frozenset()
 
     @property
     def qualified_name(self) -> str:
@@ -164,13 +206,14 @@ class RelationDescriptor:
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
-        """The attributes that a reader sees: neither dropped nor virtual."""
-        return tuple(a for a in self.attributes if not a.dropped and a.generated != "v")
+        """The attributes that are loaded: neither dropped nor virtual nor left out; then the system ones."""
+        own = (a for a in self.attributes if not a.dropped and a.generated != "v" and a.number not in self.excluded)
+        return (*own, *self.system)
 
     @property
     def key_names(self) -> tuple[str, ...]:
         """Names of the key's columns, in index order."""
-        by_number = {a.number: a.name for a in self.attributes}
+        by_number = {a.number: a.name for a in (*self.attributes, *self.system)}
         return tuple(by_number[n] for n in self.key)
 
 
@@ -365,12 +408,24 @@ class VisibilityResolver(Protocol):
 
 @dataclass(frozen=True)
 class ColumnPlan:
-    """How one source column lands: the destination's name and type for it, and whether it may be NULL there."""
+    """How one source column lands: the destination's name and type for it, and whether it may be NULL there.
+    ``as_text``: the destination takes it as a string, in the form that the type's output function prints (what
+    ``column::text`` gives), whatever its type's own Arrow form is."""
 
     attribute: Attribute
     name: str
     type: str
     nullable: bool
+    as_text: bool = False
+
+
+@dataclass(frozen=True)
+class ColumnChoice:
+    """What the user chose for one column: the destination's type, and whether it may be NULL there; None: as the
+    destination sees fit."""
+
+    type: str | None = None
+    nullable: bool | None = None
 
 
 @dataclass(frozen=True)

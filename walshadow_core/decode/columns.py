@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from walshadow_core.api import Attribute, Bytes
+from walshadow_core.api import Bytes, PgType
 from walshadow_core.pgformat.jit import kernel
 
 DONE: Final = 0
@@ -80,8 +80,26 @@ class Codec:
     builder: Callable[[], ColumnBuilder]
 
 
-CodecMaker = Callable[[Attribute, str, DecodeOptions], Codec]
-"""A type's entry in a family's CODECS: (attribute, database encoding, options) to Codec."""
+@dataclass(frozen=True)
+class TypeUse:
+    """A type where it is used: of a column, or of what a column's values are made of (elements, fields, bounds).
+
+    ``column`` is the column's name, for errors; ``type_name`` what format_type prints; ``encoding`` the
+    database's; ``dimensions`` is attndims.
+    """
+
+    type: PgType
+    typmod: int
+    type_name: str
+    column: str
+    encoding: str
+    options: DecodeOptions
+    dimensions: int = 0
+
+
+CodecMaker = Callable[[TypeUse], Codec]
+"""A type's entry in a family's CODECS (its own Arrow form) or TEXTS (a string, as its output function prints it).
+Raises TableRefused."""
 
 FixedFill = Callable[[Bytes, NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[Any], int], int]
 """``fill(buf, offset, length, kind, values, row) -> bad``: write n values from ``values[row * width]`` on (zeros

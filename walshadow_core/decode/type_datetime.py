@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from walshadow_core.api import Attribute, Bytes
+from walshadow_core.api import Bytes
 from walshadow_core.decode import type_oids
 from walshadow_core.decode.columns import (
     BAD_VALUE,
@@ -23,7 +23,7 @@ from walshadow_core.decode.columns import (
     SLACK,
     Codec,
     CodecMaker,
-    DecodeOptions,
+    TypeUse,
     VarColumn,
     VarFill,
 )
@@ -238,7 +238,7 @@ def interval_to_text(
 
 
 def _text_codec(fill: VarFill, reason: str) -> CodecMaker:
-    def make(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+    def make(use: TypeUse) -> Codec:
         return Codec(pa.string(), lambda: VarColumn(pa.string(), fill, reason=reason))
 
     return make

@@ -18,7 +18,6 @@ from walshadow_core.api import (
     DATE_NEG_INFINITY,
     TIMESTAMP_INFINITY,
     TIMESTAMP_NEG_INFINITY,
-    Attribute,
     Bytes,
 )
 from walshadow_core.decode import type_oids as oid
@@ -27,9 +26,9 @@ from walshadow_core.decode.columns import (
     BadValue,
     Codec,
     CodecMaker,
-    DecodeOptions,
     FixedColumn,
     FixedFill,
+    TypeUse,
     Validity,
     enlarged,
     load64,
@@ -301,13 +300,13 @@ class BoolColumn:
         return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits[: (rows + 7) >> 3])], nulls)
 
 
-def _make_bool(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+def _make_bool(use: TypeUse) -> Codec:
     return Codec(pa.bool_(), BoolColumn)
 
 
 def _maker(arrow: pa.DataType, dtype: DTypeLike, fill: FixedFill, width: int = 1) -> CodecMaker:
-    def make(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
-        reason = f"not a value of {attribute.type_name}"
+    def make(use: TypeUse) -> Codec:
+        reason = f"not a value of {use.type_name}"
         return Codec(arrow, lambda: FixedColumn(arrow, dtype, fill, width=width, reason=reason))
 
     return make

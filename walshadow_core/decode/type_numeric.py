@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from walshadow_core.api import Attribute, Bytes
+from walshadow_core.api import Bytes
 from walshadow_core.decode import type_oids
 from walshadow_core.decode.columns import (
     DONE,
@@ -29,8 +29,8 @@ from walshadow_core.decode.columns import (
     BadValue,
     Codec,
     CodecMaker,
-    DecodeOptions,
     FixedColumn,
+    TypeUse,
     VarColumn,
 )
 from walshadow_core.decode.deform import KIND_VALUE
@@ -415,16 +415,16 @@ def _text_fill(
     return status, at, used
 
 
-def numeric_codec(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+def numeric_codec(use: TypeUse) -> Codec:
     """decimal128, decimal256 (raw values; NaN as api.DECIMAL_NAN_*) or string, by the column's typmod."""
-    shape = decimal_shape(attribute.typmod)
-    declared = precision_and_scale(attribute.typmod)
+    shape = decimal_shape(use.typmod)
+    declared = precision_and_scale(use.typmod)
     if shape is None or declared is None:
         return Codec(pa.string(), lambda: VarColumn(pa.string(), _text_fill))
     precision, scale = shape
     arrow = pa.decimal128(precision, scale) if precision <= DIGITS_128 else pa.decimal256(precision, scale)
     # Of numeric(2,4) the unscaled value has 2 digits at most, though its decimal has 4.
-    return _decimal_codec(arrow, declared[0] if scale else precision, scale, attribute.type_name)
+    return _decimal_codec(arrow, declared[0] if scale else precision, scale, use.type_name)
 
 
 CODECS: Mapping[int, CodecMaker] = {type_oids.NUMERIC: numeric_codec}

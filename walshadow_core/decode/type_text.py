@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from walshadow_core.api import Attribute, Bytes, FormatError, TableRefused
+from walshadow_core.api import Bytes, FormatError, TableRefused
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import (
     DONE,
@@ -21,6 +21,7 @@ from walshadow_core.decode.columns import (
     Codec,
     CodecMaker,
     DecodeOptions,
+    TypeUse,
     VarColumn,
     VarFill,
     load64,
@@ -121,18 +122,19 @@ class TextColumn(VarColumn):
 
 
 def _text(fill: VarFill) -> CodecMaker:
-    def make(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+    def make(use: TypeUse) -> Codec:
+        options = use.options
         if options.invalid_text == "bytes":
             return Codec(pa.binary(), lambda: VarColumn(pa.binary(), fill))
-        refused = refuse_encoding(encoding)
+        refused = refuse_encoding(use.encoding)
         if refused is not None:
-            raise TableRefused(f'column "{attribute.name}": {refused.message}', refused.remedy)
-        return Codec(pa.string(), lambda: TextColumn(attribute.name, encoding, options, fill))
+            raise TableRefused(f'column "{use.column}": {refused.message}', refused.remedy)
+        return Codec(pa.string(), lambda: TextColumn(use.column, use.encoding, options, fill))
 
     return make
 
 
-def _make_bytea(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+def _make_bytea(use: TypeUse) -> Codec:
     return Codec(pa.binary(), lambda: VarColumn(pa.binary(), take_bytes))
 
 

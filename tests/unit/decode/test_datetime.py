@@ -15,6 +15,7 @@ from walshadow_core.decode import type_oids
 from walshadow_core.decode.columns import BadValue, DecodeOptions
 from walshadow_core.decode.deform import KIND_NULL, KIND_VALUE
 from walshadow_core.decode.type_datetime import CODECS, DAY_MICROSECONDS
+from walshadow_core.decode.types import use_of
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -22,7 +23,7 @@ INT64 = st.integers(-(2**63), 2**63 - 1)
 
 def decode(type_oid: int, width: int, values: list[bytes | None]) -> pa.Array:
     attribute = Attribute(1, "c", type_oid, "", -1, width, "d", False, "p", False)
-    builder = CODECS[type_oid](attribute, "UTF8", DecodeOptions()).builder()
+    builder = CODECS[type_oid](use_of(attribute, "UTF8", DecodeOptions())).builder()
     stored = [bytes(width) if v is None else v for v in values]
     length = np.array([len(v) for v in stored], np.int32)
     kind = np.array([KIND_NULL if v is None else KIND_VALUE for v in values], np.uint8)

@@ -22,6 +22,7 @@ from walshadow_core.api import (
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import FIRST_ROWS, BadValue, ColumnBuilder, DecodeOptions
 from walshadow_core.decode.type_fixed import CODECS, EPOCH_DAYS, EPOCH_MICROSECONDS
+from walshadow_core.decode.types import use_of
 from walshadow_core.testing.postgres import PostgresServer
 
 WIDTHS = {
@@ -32,7 +33,7 @@ WIDTHS = {
 
 def builder(type_oid: int) -> ColumnBuilder:
     a = Attribute(1, "a", type_oid, "t", -1, WIDTHS[type_oid], "c", True, "p", False)
-    return CODECS[type_oid](a, "UTF8", DecodeOptions()).builder()
+    return CODECS[type_oid](use_of(a, "UTF8", DecodeOptions())).builder()
 
 
 def stored(

@@ -16,6 +16,7 @@ from walshadow_core.decode import type_oids
 from walshadow_core.decode.columns import BadValue, Codec, DecodeOptions
 from walshadow_core.decode.deform import KIND_NULL, KIND_VALUE
 from walshadow_core.decode.type_numeric import decimal_shape, numeric_codec, precision_and_scale
+from walshadow_core.decode.types import use_of
 
 decimal.getcontext().prec = 200_000
 decimal.getcontext().Emax = decimal.MAX_EMAX
@@ -28,7 +29,7 @@ def typmod(precision: int, scale: int) -> int:
 
 def codec(mod: int) -> Codec:
     attribute = Attribute(1, "n", type_oids.NUMERIC, "numeric", mod, -1, "i", False, "m", False)
-    return numeric_codec(attribute, "UTF8", DecodeOptions())
+    return numeric_codec(use_of(attribute, "UTF8", DecodeOptions()))
 
 
 def on_disk(negative: bool, digits: list[int], weight: int, dscale: int, long: bool = False) -> bytes:

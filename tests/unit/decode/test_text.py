@@ -14,12 +14,13 @@ from walshadow_core.decode import columns
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import FIRST_BYTES, BadValue, Codec, DecodeOptions
 from walshadow_core.decode.type_text import CODECS
+from walshadow_core.decode.types import use_of
 
 
 def codec(type_oid: int, encoding: str = "UTF8", policy: Any = "error") -> Codec:
     length = 64 if type_oid == oid.NAME else -1
     a = Attribute(1, "Words", type_oid, "t", -1, length, "c", False, "x", False)
-    return CODECS[type_oid](a, encoding, DecodeOptions(invalid_text=policy))
+    return CODECS[type_oid](use_of(a, encoding, DecodeOptions(invalid_text=policy)))
 
 
 def build(made: Codec, *parts: list[bytes | None]) -> pa.Array:
