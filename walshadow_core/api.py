@@ -8,10 +8,10 @@ contract suites in ``walshadow_core.testing``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 import pluggy
@@ -115,7 +115,8 @@ class PgType:
     stands between the elements of an array of it. ``element`` is that of a true array (typsubscript is
     array_subscript_handler), else None; ``base`` and ``base_typmod`` a domain's; ``labels`` an enum's (oid, label) in
     sort order; ``fields`` a composite's attributes, dropped ones included; ``subtype`` a range's; ``range`` the range
-    type that a multirange is made of.
+    type that a multirange is made of. ``codec`` is how a plugin decodes it, where one does: the core asks for it once
+    the catalog is read.
     """
 
     oid: int
@@ -133,6 +134,51 @@ class PgType:
     fields: tuple[Attribute, ...] = ()
     subtype: PgType | None = None
     range: PgType | None = None
+    codec: TypeCodec | None = field(default=None, compare=False)
+
+
+class BadValue(Exception):
+    """A value that its type can't have. ``row`` is its index in the values that were given."""
+
+    def __init__(self, row: int, reason: str) -> None:
+        super().__init__(reason)
+        self.row = row
+        self.reason = reason
+
+
+@dataclass(frozen=True)
+class StoredValues:
+    """n values of one type as tuples store them, for a TypeCodec. Value i is buf[offset[i] : offset[i] + length[i]].
+
+    The bytes of a varlena are those after its header, already decompressed; a type of fixed width has that many. What
+    is aligned inside a varlena is aligned as if four bytes of header stood before. ``valid`` is False for a NULL,
+    whose offset and length mean nothing. All ranges lie inside ``buf``, which is not to be written to and
+    not to be kept. ``typmod`` is the column's type modifier (-1: none), ``encoding`` the database's (``UTF8``).
+    """
+
+    buf: Bytes
+    offset: NDArray[np.int32]
+    length: NDArray[np.int32]
+    valid: NDArray[np.bool_]
+    typmod: int
+    encoding: str
+
+
+@dataclass(frozen=True)
+class TypeCodec:
+    """How a plugin decodes one type (hook ``walshadow_type_codec``).
+
+    ``decode`` gives an array of type ``arrow`` with one element per value, null where the value is. It is called
+    with some thousands of values at a time and from several threads, and raises BadValue for bytes that the type
+    can't have. ``text`` gives them as strings, as the type's output function prints them: where it is None, the
+    type can't be asked for as text, unless ``arrow`` is a string. ``suggested_type`` is what a column of it should be
+    at the destination, in the destination's own words (``Decimal(18, 4)``); None: what fits ``arrow``.
+    """
+
+    arrow: pa.DataType
+    decode: Callable[[StoredValues], pa.Array]
+    text: Callable[[StoredValues], pa.Array] | None = None
+    suggested_type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,23 +452,31 @@ class VisibilityResolver(Protocol):
 # -------------------------------------------------------------------------------------------- destination
 
 
+Form = Literal["own", "text", "hex"]
+"""How a column's values come: in its type's own Arrow form; as strings that the type's output function prints (what
+``column::text`` gives); as strings of the stored bytes in lower-case hex, which every type has, known or not."""
+
+
 @dataclass(frozen=True)
 class ColumnPlan:
     """How one source column lands: the destination's name and type for it, and whether it may be NULL there.
-    ``as_text``: the destination takes it as a string, in the form that the type's output function prints (what
-    ``column::text`` gives), whatever its type's own Arrow form is."""
+    ``form`` is what the destination wants to be given."""
 
     attribute: Attribute
     name: str
     type: str
     nullable: bool
-    as_text: bool = False
+    form: Form = "own"
+
+
+HEX = "hex"
+"""The word for a type in ColumnChoice that asks for ``form="hex"``."""
 
 
 @dataclass(frozen=True)
 class ColumnChoice:
-    """What the user chose for one column: the destination's type, and whether it may be NULL there; None: as the
-    destination sees fit."""
+    """What the user chose for one column: the destination's type (or HEX), and whether it may be NULL there; None:
+    as the destination sees fit."""
 
     type: str | None = None
     nullable: bool | None = None

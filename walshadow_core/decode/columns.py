@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from walshadow_core.api import BadValue as BadValue
 from walshadow_core.api import Bytes, PgType
 from walshadow_core.pgformat.jit import kernel
 
@@ -41,15 +42,6 @@ class DecodeOptions:
     """
 
     invalid_text: Literal["error", "replace", "bytes"] = "error"
-
-
-class BadValue(Exception):
-    """A builder met a value that its type can't have. ``row`` is the index into the appended arrays."""
-
-    def __init__(self, row: int, reason: str) -> None:
-        super().__init__(reason)
-        self.row = row
-        self.reason = reason
 
 
 class ColumnBuilder(Protocol):
