@@ -362,6 +362,27 @@ def test_values_out_of_range_in_a_key_are_an_error(
         assert checked.json["adjusted"] == {"v": 1}
 
 
+def test_adjusted_values_are_counted_and_warned_of_once_per_column(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    """However many there are."""
+    with database(pg_newest) as db:
+        pg_newest.execute(
+            "create table t (id int primary key, at timestamp, day date, plain date);"
+            "insert into t select i, 'infinity', case when i % 2 = 0 then '-infinity'::date end, '2024-01-01'"
+            " from generate_series(1, 30000) i",
+            database=db,
+        )
+        words = ["--source", pg_newest.dsn(db), "--to", clickhouse.url, "--table", "t", "--memory", "64"]
+        done = walshadow("load", *words, "--json", "--no-progress")
+        assert done.code == 0, done.err
+        assert done.json["tables"][0]["adjusted"] == {"at": 30000, "day": 15000}
+        warned = [line for line in done.err.splitlines() if "were adjusted" in line]
+        assert len(warned) == 2, done.err
+        assert sum("t.at: 30,000 values" in line for line in warned) == 1
+        assert sum("t.day: 15,000 values" in line for line in warned) == 1
+
+
 def test_two_loads_of_one_table_at_once_double_nothing(
     pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from tests.conftest import MAJORS, EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
@@ -99,3 +101,37 @@ def test_a_backup_that_is_not_to_be_had(
         assert remedy in error and "copier" in error and SECRET not in ran.err + ran.out
         assert clickhouse.rows(f"SELECT * FROM {clickhouse.database}.t") == before
         assert clickhouse.tables() == {"t"}
+
+
+def test_the_source_can_come_from_a_service_file(
+    pg_newest: PostgresServer,
+    clickhouse: EmbeddedClickHouse,
+    walshadow: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """``service=`` is found by the catalog's connection, by the backup's, and by verify's."""
+    with database(pg_newest) as db:
+        pg_newest.execute(FILL, database=db)
+        words = conninfo_to_dict(pg_newest.dsn(db))
+        file = tmp_path / "pg_service.conf"
+        file.write_text("[shop]\n" + "".join(f"{k}={v}\n" for k, v in words.items()))
+        monkeypatch.setenv("PGSERVICEFILE", str(file))
+        common = ["--source", "service=shop", "--table", "t", "--to", clickhouse.url]
+        done = walshadow("load", *common, "--json", "--no-progress")
+        assert done.code == 0, done.err
+        assert done.json["tables"][0]["rows_written"] == 5000 - 5000 // 7
+        assert walshadow("verify", *common).code == 0
+
+
+def test_max_rate_holds_the_server_back(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    """At 16 MB/s a cluster takes at least as long as its bytes say (a bound from below: no machine is too slow)."""
+    with database(pg_newest) as db:
+        pg_newest.execute(FILL, database=db)
+        done = load(
+            walshadow, pg_newest, db, clickhouse, "--table", "t", "--from-option", "max_rate=16MB",
+        )  # fmt: skip
+        assert done.code == 0, done.err
+        assert done.json["seconds"] > 0.8 * done.json["bytes_read"] / (16 << 20) - 1

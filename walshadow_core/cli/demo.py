@@ -134,7 +134,14 @@ def _server(console: Console) -> Iterator[PostgresServer]:
     server = PostgresServer(_MAJOR)
     try:
         with _step(console, f"starting an embedded Postgres {_MAJOR}"):
-            server.start()
+            try:
+                server.start()
+            except RuntimeError as error:
+                # As root the server runs as another user, who may not enter a private TMPDIR.
+                raise SourceError(
+                    f"the embedded Postgres {_MAJOR} does not start: {error}",
+                    "set TMPDIR to a folder with room that every user can enter",
+                ) from None
         yield server
     finally:
         server.remove()
