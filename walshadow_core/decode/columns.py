@@ -93,6 +93,22 @@ CodecMaker = Callable[[TypeUse], Codec]
 """A type's entry in a family's CODECS (its own Arrow form) or TEXTS (a string, as its output function prints it).
 Raises TableRefused."""
 
+
+class Codecs(Protocol):
+    """What the codecs of a container's parts are."""
+
+    def native(self, use: TypeUse) -> Codec:
+        """In the type's own Arrow form. Raises TableRefused."""
+        ...
+
+    def text(self, use: TypeUse) -> Codec:
+        """As the type's output function prints it. Raises TableRefused."""
+        ...
+
+
+ContainerMaker = Callable[[TypeUse, Codecs], Codec]
+"""The same for a type that is made of others."""
+
 FixedFill = Callable[[Bytes, NDArray[np.int32], NDArray[np.int32], NDArray[np.uint8], NDArray[Any], int], int]
 """``fill(buf, offset, length, kind, values, row) -> bad``: write n values from ``values[row * width]`` on (zeros
 for nulls). Gives -1, or the index of the first value that the type can't have."""

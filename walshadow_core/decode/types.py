@@ -9,11 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from walshadow_core.api import Attribute, PgType, TableRefused
-from walshadow_core.decode import type_datetime, type_fixed, type_numeric, type_text
-from walshadow_core.decode.columns import Codec, CodecMaker, ColumnBuilder, DecodeOptions, TypeUse
+import pyarrow as pa
 
-__all__ = ["CODECS", "Codec", "CodecMaker", "ColumnBuilder", "DecodeOptions", "TypeUse", "codec_for", "use_of"]
+from walshadow_core.api import Attribute, Form, PgType, TableRefused
+from walshadow_core.decode import type_datetime, type_fixed, type_numeric, type_text
+from walshadow_core.decode.columns import (
+    Codec,
+    CodecMaker,
+    Codecs,
+    ColumnBuilder,
+    ContainerMaker,
+    DecodeOptions,
+    TypeUse,
+)
+
+__all__ = [
+    "CODECS", "Codec", "CodecMaker", "ColumnBuilder", "DecodeOptions", "TypeUse", "codec_for", "native_codec",
+    "text_codec", "use_of",
+]  # fmt: skip
 
 CODECS: Mapping[int, CodecMaker] = {
     **type_fixed.CODECS,
@@ -23,6 +36,76 @@ CODECS: Mapping[int, CodecMaker] = {
 }
 """Types that Postgres itself has, by oid, in their own Arrow form."""
 
+TEXTS: Mapping[int, CodecMaker] = {}
+"""The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
+
+EXTENSION_CODECS: Mapping[str, CodecMaker] = {}
+EXTENSION_TEXTS: Mapping[str, CodecMaker] = {}
+"""Types that extensions bring, by name, likewise."""
+
+CAST_TEXTS: Mapping[int, CodecMaker] = {}
+"""Types whose cast to text prints something else than their output function, for columns: true is t in an array."""
+
+CONTAINERS: Mapping[str, ContainerMaker] = {}
+"""By PgType.kind, and ``array`` for arrays of anything: types made of other types, in their own Arrow form."""
+
+CONTAINER_TEXTS: Mapping[str, ContainerMaker] = {}
+"""The same as strings; one whose own form is a string is not here."""
+
+ARRAY = "array"
+
+
+class _Codecs:
+    """What containers ask for the codecs of their parts: see columns.Codecs."""
+
+    def native(self, use: TypeUse) -> Codec:
+        return native_codec(use)
+
+    def text(self, use: TypeUse) -> Codec:
+        return text_codec(use)
+
+
+_CODECS: Codecs = _Codecs()
+
+
+def native_codec(use: TypeUse) -> Codec:
+    """The codec of a type in its own Arrow form. Raises TableRefused naming column and type."""
+    made = _find(use, CODECS, EXTENSION_CODECS, CONTAINERS)
+    if made is None:
+        raise _unsupported(use)
+    return made
+
+
+def text_codec(use: TypeUse) -> Codec:
+    """The codec of a type as its output function prints it: strings, or under the invalid_text policy ``bytes``
+    binaries where there is text in it. Raises TableRefused."""
+    made = _find(use, TEXTS, EXTENSION_TEXTS, CONTAINER_TEXTS)
+    if made is None:
+        made = native_codec(use)
+        if not pa.types.is_string(made.arrow):
+            raise TableRefused(f'column "{use.column}": type {use.type.name} is not supported as text yet')
+    return made
+
+
+def _find(
+    use: TypeUse,
+    makers: Mapping[int, CodecMaker],
+    extensions: Mapping[str, CodecMaker],
+    containers: Mapping[str, ContainerMaker],
+) -> Codec | None:
+    known = use.type
+    make = makers.get(known.oid)
+    if make is None and known.kind == "b" and known.schema != "pg_catalog":
+        make = extensions.get(known.name)
+    if make is not None:
+        return make(use)
+    container = containers.get(known.kind if known.element is None else ARRAY)
+    return container(use, _CODECS) if container is not None else None
+
+
+def _unsupported(use: TypeUse) -> TableRefused:
+    return TableRefused(f'column "{use.column}" has type {use.type_name}, which is not supported yet')
+
 
 def use_of(attribute: Attribute, encoding: str, options: DecodeOptions) -> TypeUse:
     """The use of a column's type in a database of this encoding."""
@@ -31,9 +114,10 @@ def use_of(attribute: Attribute, encoding: str, options: DecodeOptions) -> TypeU
     return TypeUse(known, a.typmod, a.type_name, a.name, encoding, options, a.dimensions)
 
 
-def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions) -> Codec:
+def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions, form: Form = "own") -> Codec:
     """The codec of a column in a database of this encoding. Raises TableRefused naming column and type."""
-    make = CODECS.get(attribute.type_oid)
-    if make is None:
-        raise TableRefused(f'column "{attribute.name}" has type {attribute.type_name}, which is not supported yet')
-    return make(use_of(attribute, encoding, options))
+    use = use_of(attribute, encoding, options)
+    if form == "own":
+        return native_codec(use)
+    cast = CAST_TEXTS.get(use.type.oid)
+    return cast(use) if cast is not None else text_codec(use)
