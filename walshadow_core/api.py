@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -113,8 +114,8 @@ class PgType:
     ``schema`` and ``name`` are unquoted. ``kind`` is typtype (``b`` base, ``c`` composite, ``d`` domain, ``e`` enum,
     ``r`` range, ``m`` multirange, ``p`` pseudo). ``length`` and ``alignment`` as in Attribute, ``delimiter`` what
     stands between the elements of an array of it. ``element`` is that of a true array (typsubscript is
-    array_subscript_handler), else None; ``base`` and ``base_typmod`` a domain's; ``labels`` an enum's (oid, label) in
-    sort order; ``fields`` a composite's attributes, dropped ones included; ``subtype`` a range's; ``range`` the range
+    array_subscript_handler), else None; ``base``, ``base_typmod`` and ``base_dimensions`` (typndims) a domain's;
+    ``labels`` an enum's (oid, label) in sort order; ``fields`` a composite's attributes, dropped ones included; ``subtype`` a range's; ``range`` the range
     type that a multirange is made of. ``codec`` is how a plugin decodes it, where one does: the core asks for it once
     the catalog is read.
     """
@@ -135,6 +136,7 @@ class PgType:
     subtype: PgType | None = None
     range: PgType | None = None
     codec: TypeCodec | None = field(default=None, compare=False)
+    base_dimensions: int = 0
 
 
 class BadValue(Exception):
@@ -221,9 +223,9 @@ class RelationDescriptor:
     attribute number order and without gaps, dropped ones included. ``encoding`` is the database's
     (``UTF8``, ``LATIN1``, ``SQL_ASCII``…), ``size_bytes`` the main fork's size when the catalog was read.
 
-    A partition root, and a table that was asked for with those that inherit from it, has the relations below it
-    that have rows in ``leaves``, in oid order (each a whole descriptor, itself without leaves). Where their rows
-    need it to be told apart, ``system`` holds ``tableoid`` (number -6), and the key ends with it. ``excluded`` holds
+    A partition root, and a table that was asked for with those that inherit from it, has the relations that have its
+    rows in ``leaves`` (each a whole descriptor, itself without leaves): those below it in oid order, and first such
+    a parent itself. Where their rows need it to be told apart, ``system`` holds ``tableoid`` (number -6), and the key ends with it. ``excluded`` holds
     the numbers of attributes that the user leaves out.
     """
 
@@ -249,6 +251,12 @@ class RelationDescriptor:
     def qualified_name(self) -> str:
         """``schema.name``, unquoted, for people."""
         return f"{self.schema}.{self.name}"
+
+    @property
+    def stored(self) -> tuple[RelationDescriptor, ...]:
+        """The relations whose files hold the rows: the leaves, or the relation itself. None for a partition root
+        without leaves."""
+        return self.leaves if self.leaves or self.kind == "p" else (self,)
 
     @property
     def columns(self) -> tuple[Attribute, ...]:
@@ -482,6 +490,10 @@ class ColumnChoice:
     nullable: bool | None = None
 
 
+NO_CHOICES: Mapping[str, ColumnChoice] = MappingProxyType({})
+"""The destination sees fit for every column."""
+
+
 @dataclass(frozen=True)
 class TablePlan:
     """How one source table lands. ``create_sql`` is the statement that makes the table where there is none
@@ -550,13 +562,15 @@ class Comparison:
     ``source_settings`` are GUCs that the source session must have. ``source_summary_sql`` gives one row:
     count, and an order-independent checksum as text. ``source_rows_sql`` gives (key digest, row digest, label)
     ordered by the first two, digests as hex text. ``source_adjusted_sql`` gives one row with, per name in
-    ``adjusted_columns``, how many values the destination's policy changes."""
+    ``adjusted_columns``, how many values the destination's policy changes. ``left_out`` names the source's columns
+    that are not compared, each with the reason."""
 
     source_settings: Mapping[str, str]
     source_summary_sql: str
     source_rows_sql: str
     source_adjusted_sql: str | None
     adjusted_columns: tuple[str, ...]
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 class Destination(Protocol):
@@ -567,9 +581,18 @@ class Destination(Protocol):
         """The URL without secrets."""
         ...
 
-    def plan(self, relation: RelationDescriptor, table: str, *, replace: bool = False) -> TablePlan:
-        """How ``relation`` would land in ``table``. Changes nothing. Raises TableRefused (naming columns) if an
-        existing table can't hold the source's columns, or has rows that are not ours and ``replace`` is False."""
+    def plan(
+        self,
+        relation: RelationDescriptor,
+        table: str,
+        *,
+        replace: bool = False,
+        choices: Mapping[str, ColumnChoice] = NO_CHOICES,
+    ) -> TablePlan:
+        """How ``relation`` would land in ``table``. Changes nothing. ``choices`` are the user's, by the name of a
+        column in ``relation.columns``. Raises TableRefused (naming columns) if a chosen type can't hold the source's
+        values or is not known here, if an existing table can't hold the source's columns, or has rows that are not
+        ours and ``replace`` is False."""
         ...
 
     def create_staging(self, plan: TablePlan) -> StagingWriter:
