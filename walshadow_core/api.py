@@ -115,9 +115,9 @@ class PgType:
     ``r`` range, ``m`` multirange, ``p`` pseudo). ``length`` and ``alignment`` as in Attribute, ``delimiter`` what
     stands between the elements of an array of it. ``element`` is that of a true array (typsubscript is
     array_subscript_handler), else None; ``base``, ``base_typmod`` and ``base_dimensions`` (typndims) a domain's;
-    ``labels`` an enum's (oid, label) in sort order; ``fields`` a composite's attributes, dropped ones included; ``subtype`` a range's; ``range`` the range
-    type that a multirange is made of. ``codec`` is how a plugin decodes it, where one does: the core asks for it once
-    the catalog is read.
+    ``labels`` an enum's (oid, label) in sort order; ``fields`` a composite's attributes, dropped ones included;
+    ``subtype`` a range's; ``range`` the range type that a multirange is made of. ``codec`` is how a plugin decodes it,
+    where one does: the core asks for it once the catalog is read.
     """
 
     oid: int
@@ -225,8 +225,8 @@ class RelationDescriptor:
 
     A partition root, and a table that was asked for with those that inherit from it, has the relations that have its
     rows in ``leaves`` (each a whole descriptor, itself without leaves): those below it in oid order, and first such
-    a parent itself. Where their rows need it to be told apart, ``system`` holds ``tableoid`` (number -6), and the key ends with it. ``excluded`` holds
-    the numbers of attributes that the user leaves out.
+    a parent itself. Where their rows need it to be told apart, ``system`` holds ``tableoid`` (number -6), and the key
+    ends with it. ``excluded`` holds the numbers of attributes that the user leaves out.
     """
 
     oid: int
