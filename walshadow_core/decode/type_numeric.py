@@ -285,6 +285,52 @@ def _put_group(digit: int, many: int, out: Bytes, to: int) -> None:
 
 
 @kernel
+def put_numeric(buf: Bytes, start: int, many: int, data: Bytes, to: int) -> tuple[int, int]:
+    """Write one numeric, ``many`` bytes within ``buf``, to ``data[to:]`` as numeric_out prints it.
+
+    Gives DONE, NO_ROOM or -problem (a key of PROBLEMS, negated), and where the text ends.
+    """
+    problem, special, negative, weight, dscale, at, digits = _parse(buf, start, many)
+    if problem != OK:
+        return -problem, to
+    whole = weight + 1 if digits > 0 and weight >= 0 else 0
+    if to + 16 + 4 * whole + dscale > data.size - SLACK:
+        return NO_ROOM, to
+    if special != 0:
+        text = _NAN_TEXT if special == NAN else _INFINITY_TEXT
+        for j in range(1 if special == POSITIVE_INFINITY else 0, text.size):
+            data[to] = text[j]
+            to += 1
+        return DONE, to
+    if negative:
+        data[to] = _MINUS
+        to += 1
+    if whole == 0:
+        data[to] = _ZERO
+        to += 1
+    for k in range(whole):
+        digit = load16(buf, at + 2 * k) if k < digits else 0
+        if digit > 9999:
+            return -BAD_DIGIT, to
+        decimals = 4 if k > 0 else _decimals(digit)
+        _put_group(digit, decimals, data, to)
+        to += decimals
+    if dscale > 0:
+        data[to] = _POINT
+        to += 1
+        k = weight + 1
+        for done in range(0, dscale, 4):
+            digit = load16(buf, at + 2 * k) if 0 <= k < digits else 0
+            if digit > 9999:
+                return -BAD_DIGIT, to
+            # Decimals past dscale go into the slack, and the next value over them.
+            _put_group(digit, 4, data, to + done)
+            k += 1
+        to += dscale
+    return DONE, to
+
+
+@kernel
 def numeric_to_text(
     buf: Bytes,
     offset: NDArray[np.int32],
@@ -304,51 +350,15 @@ def numeric_to_text(
     n = offset.size
     to = used
     for i in range(first, n):
-        if kind[i] != KIND_VALUE:
-            offsets[row + i + 1] = to
-            continue
-        start = int(offset[i])
-        many = int(length[i])
-        if start < 0 or many < 0 or start + many > size:
-            return -BAD_LENGTH, i, to
-        problem, special, negative, weight, dscale, at, digits = _parse(buf, start, many)
-        if problem != OK:
-            return -problem, i, to
-        whole = weight + 1 if digits > 0 and weight >= 0 else 0
-        if to + 16 + 4 * whole + dscale > data.size - SLACK:
-            return NO_ROOM, i, to
-        if special != 0:
-            text = _NAN_TEXT if special == NAN else _INFINITY_TEXT
-            for j in range(1 if special == POSITIVE_INFINITY else 0, text.size):
-                data[to] = text[j]
-                to += 1
-            offsets[row + i + 1] = to
-            continue
-        if negative:
-            data[to] = _MINUS
-            to += 1
-        if whole == 0:
-            data[to] = _ZERO
-            to += 1
-        for k in range(whole):
-            digit = load16(buf, at + 2 * k) if k < digits else 0
-            if digit > 9999:
-                return -BAD_DIGIT, i, to
-            decimals = 4 if k > 0 else _decimals(digit)
-            _put_group(digit, decimals, data, to)
-            to += decimals
-        if dscale > 0:
-            data[to] = _POINT
-            to += 1
-            k = weight + 1
-            for done in range(0, dscale, 4):
-                digit = load16(buf, at + 2 * k) if 0 <= k < digits else 0
-                if digit > 9999:
-                    return -BAD_DIGIT, i, to
-                # Decimals past dscale go into the slack, and the next value over them.
-                _put_group(digit, 4, data, to + done)
-                k += 1
-            to += dscale
+        if kind[i] == KIND_VALUE:
+            start = int(offset[i])
+            many = int(length[i])
+            if start < 0 or many < 0 or start + many > size:
+                return -BAD_LENGTH, i, to
+            status, end = put_numeric(buf, start, many, data, to)
+            if status != DONE:
+                return status, i, to
+            to = end
         offsets[row + i + 1] = to
     return DONE, n, to
 
