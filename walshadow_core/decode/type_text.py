@@ -105,8 +105,8 @@ def take_names(
 class TextColumn(VarColumn):
     """Builder of UTF-8 strings out of text in the database's encoding."""
 
-    def __init__(self, name: str, encoding: str, options: DecodeOptions, fill: VarFill) -> None:
-        super().__init__(pa.string(), fill)
+    def __init__(self, name: str, encoding: str, options: DecodeOptions, fill: VarFill, *, reason: str = "") -> None:
+        super().__init__(pa.string(), fill, reason=reason)
         self._name = name
         self._encoding = encoding
         self._policy = options.invalid_text
@@ -121,15 +121,18 @@ class TextColumn(VarColumn):
         return pa.Array.from_buffers(pa.string(), rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 
-def _text(fill: VarFill) -> CodecMaker:
+def text_maker(fill: VarFill) -> CodecMaker:
+    """The maker of a type whose values ``fill`` gives as text in the database's encoding."""
+
     def make(use: TypeUse) -> Codec:
         options = use.options
+        reason = f"not a value of {use.type_name}"
         if options.invalid_text == "bytes":
-            return Codec(pa.binary(), lambda: VarColumn(pa.binary(), fill))
+            return Codec(pa.binary(), lambda: VarColumn(pa.binary(), fill, reason=reason))
         refused = refuse_encoding(use.encoding)
         if refused is not None:
             raise TableRefused(f'column "{use.column}": {refused.message}', refused.remedy)
-        return Codec(pa.string(), lambda: TextColumn(use.column, use.encoding, options, fill))
+        return Codec(pa.string(), lambda: TextColumn(use.column, use.encoding, options, fill, reason=reason))
 
     return make
 
@@ -139,11 +142,11 @@ def _make_bytea(use: TypeUse) -> Codec:
 
 
 CODECS: Mapping[int, CodecMaker] = {
-    oid.TEXT: _text(take_bytes),
-    oid.VARCHAR: _text(take_bytes),
-    oid.BPCHAR: _text(take_bytes),
-    oid.JSON: _text(take_bytes),
-    oid.NAME: _text(take_names),
+    oid.TEXT: text_maker(take_bytes),
+    oid.VARCHAR: text_maker(take_bytes),
+    oid.BPCHAR: text_maker(take_bytes),
+    oid.JSON: text_maker(take_bytes),
+    oid.NAME: text_maker(take_names),
     oid.BYTEA: _make_bytea,
 }
 """This family's types, by oid."""
