@@ -1,6 +1,6 @@
 """How fast a heap file becomes Arrow, stage by stage, on one thread.
 
-    python tests/bench/bench_decode.py [--rows N] [--repeat N] [--major N] [--table orders|accounts|wide|text]
+    python tests/bench/bench_decode.py [--rows N] [--repeat N] [--major N] [--table orders|accounts|wide|text|jsonb]
 
 Makes the table in a throw-away server, reads its heap file after a checkpoint, and decodes it in buffers of
 1 MiB as a load does. Times are CPU seconds of the thread, the best of the repeats.
@@ -48,6 +48,12 @@ TABLES = {
     "text": """
         create table t(id int8, a text, b text, c text);
         insert into t select g, repeat(md5(g::text), 1 + g % 5), repeat('x', g % 200), md5((g + 1)::text)
+        from generate_series(1, {rows}) g""",
+    "jsonb": """
+        create table t(id int8, j jsonb);
+        insert into t select g, jsonb_build_object('id', g, 'customer', 'customer ' || g % 1000, 'amount', g / 100.0,
+          'paid', g % 2 = 0, 'note', null, 'tags', jsonb_build_array('a', 'b"' || g % 7), 'at', timestamp '2024-01-01' + g * interval '1s',
+          'address', jsonb_build_object('street', repeat('street ', 1 + g % 5), 'no', g % 100))
         from generate_series(1, {rows}) g""",
 }  # fmt: skip
 
