@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
 
-from walshadow_core.api import Bytes, FormatError, RelationDescriptor, TableRefused
+from walshadow_core.api import Bytes, Form, FormatError, RelationDescriptor, TableRefused
 from walshadow_core.decode.columns import BadValue, Codec, DecodeOptions
 from walshadow_core.decode.deform import KIND_VALUE, REASONS, Deformed, DeformScratch, TuplePlan, deform
 from walshadow_core.decode.types import codec_for
@@ -19,6 +20,7 @@ BLOCK_BYTES = 32 << 20
 SCRATCH_BYTES = 1 << 20
 """About what the positions of a stretch of tuples may take: they are to stay in the CPU's cache."""
 POSITION_BYTES = 9
+NO_FORMS: Mapping[str, Form] = MappingProxyType({})
 MIN_STRETCH, MAX_STRETCH = 256, 16384
 
 
@@ -33,14 +35,15 @@ class TupleError(FormatError):
         self.tuple_index = tuple_index
 
 
-def _codecs(relation: RelationDescriptor, options: DecodeOptions) -> list[Codec]:
+def _codecs(relation: RelationDescriptor, options: DecodeOptions, forms: Mapping[str, Form]) -> list[Codec]:
     codecs, refused = [], []
     # Two keys that are replaced to the same text would be one row at the destination, and the other lost.
     of_key = replace(options, invalid_text="error") if options.invalid_text == "replace" else options
     for attribute in relation.columns:
         try:
             in_key = attribute.number in relation.key
-            codecs.append(codec_for(attribute, relation.encoding, of_key if in_key else options))
+            form = forms.get(attribute.name, "own")
+            codecs.append(codec_for(attribute, relation.encoding, of_key if in_key else options, form))
         except TableRefused as error:
             refused.append(str(error))
     if refused:
@@ -48,9 +51,9 @@ def _codecs(relation: RelationDescriptor, options: DecodeOptions) -> list[Codec]
     return codecs
 
 
-def decodable(relation: RelationDescriptor, options: DecodeOptions) -> None:
-    """Raises TableRefused, naming every column of a type that can't be decoded."""
-    _codecs(relation, options)
+def decodable(relation: RelationDescriptor, options: DecodeOptions, forms: Mapping[str, Form] = NO_FORMS) -> None:
+    """Raises TableRefused, naming every column of a type that can't be decoded. ``forms`` as in TableDecoder."""
+    _codecs(relation, options, forms)
 
 
 def _batch(schema: pa.Schema, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
@@ -70,9 +73,11 @@ class TableDecoder:
         options: DecodeOptions,
         block_rows: int = BLOCK_ROWS,
         block_bytes: int = BLOCK_BYTES,
+        forms: Mapping[str, Form] = NO_FORMS,
     ) -> None:
-        """Raises TableRefused as ``decodable`` does."""
-        codecs = _codecs(relation, options)
+        """``forms`` says by column name what comes otherwise than in its own form (a leaf has its root's names, and
+        not its numbers). Raises TableRefused as ``decodable`` does."""
+        codecs = _codecs(relation, options, forms)
         columns = relation.columns
         self.schema = pa.schema(
             [pa.field(a.name, codec.arrow, nullable=not a.not_null) for a, codec in zip(columns, codecs, strict=True)]

@@ -28,22 +28,21 @@ from walshadow_core.decode.columns import (
     VarFill,
 )
 from walshadow_core.decode.deform import KIND_VALUE
+from walshadow_core.decode.text_put import DAY_MICROSECONDS, put_infinity, put_number, put_time
 from walshadow_core.pgformat.heap import load32
 from walshadow_core.pgformat.jit import kernel
 
 TIMETZ_LENGTH: Final = 12
 INTERVAL_LENGTH: Final = 16
-DAY_MICROSECONDS: Final = 86_400_000_000
 ZONE_LIMIT: Final = 16 * 3600
 """TZDISP_LIMIT: a zone is nearer to UTC than this."""
 LONGEST_TIMETZ: Final = 24
 LONGEST_INTERVAL: Final = 80
 """Upper bounds of the bytes of a text."""
 
-_MINUS, _PLUS, _COLON, _POINT, _SPACE, _ZERO, _S = b"-+:. 0s"
+_MINUS, _PLUS, _COLON, _SPACE, _S = b"-+: s"
 _UNITS = np.frombuffer(b"yearmonday", np.uint8)
 _YEAR, _MON, _DAY, _END = 0, 4, 7, 10
-_INFINITY = np.frombuffer(b"-infinity", np.uint8)
 _INT32_MIN, _INT32_MAX = -(2**31), 2**31 - 1
 _INT64_MIN, _INT64_MAX = np.int64(-(2**63)), np.int64(2**63 - 1)
 
@@ -57,39 +56,6 @@ def _signed32(buf: Bytes, at: int) -> int:
 @kernel
 def _signed64(buf: Bytes, at: int) -> int:
     return load32(buf, at) | (_signed32(buf, at + 4) << 32)
-
-
-@kernel
-def _put_number(value: int, least: int, out: Bytes, to: int) -> int:
-    """A number that is not negative, in ``least`` decimals or more; where it ends."""
-    many = 1
-    rest = value // 10
-    while rest > 0:
-        many += 1
-        rest //= 10
-    many = max(many, least)
-    for j in range(many - 1, -1, -1):
-        rest = value // 10
-        out[to + j] = np.uint8(_ZERO + value - 10 * rest)
-        value = rest
-    return to + many
-
-
-@kernel
-def _put_time(seconds: int, micros: int, out: Bytes, to: int) -> int:
-    """hh:mm:ss and the fraction without trailing zeros; where it ends."""
-    minutes = seconds // 60
-    to = _put_number(minutes // 60, 2, out, to)
-    out[to] = _COLON
-    to = _put_number(minutes % 60, 2, out, to + 1)
-    out[to] = _COLON
-    to = _put_number(seconds % 60, 2, out, to + 1)
-    if micros != 0:
-        out[to] = _POINT
-        to = _put_number(micros, 6, out, to + 1)
-        while out[to - 1] == _ZERO:
-            to -= 1
-    return to
 
 
 @kernel
@@ -120,16 +86,16 @@ def timetz_to_text(
             return BAD_VALUE, i, to
         if to + LONGEST_TIMETZ > data.size - SLACK:
             return NO_ROOM, i, to
-        to = _put_time(time // 1_000_000, time % 1_000_000, data, to)
+        to = put_time(time // 1_000_000, time % 1_000_000, data, to)
         data[to] = _PLUS if zone <= 0 else _MINUS
         away = abs(zone)
-        to = _put_number(away // 3600, 2, data, to + 1)
+        to = put_number(away // 3600, 2, data, to + 1)
         if away % 3600 != 0:
             data[to] = _COLON
-            to = _put_number(away // 60 % 60, 2, data, to + 1)
+            to = put_number(away // 60 % 60, 2, data, to + 1)
             if away % 60 != 0:
                 data[to] = _COLON
-                to = _put_number(away % 60, 2, data, to + 1)
+                to = put_number(away % 60, 2, data, to + 1)
         offsets[row + i + 1] = to
     return DONE, n, to
 
@@ -147,7 +113,7 @@ def _put_field(value: int, before: int, name: int, name_end: int, out: Bytes, to
     elif before < 0:
         out[to] = _PLUS
         to += 1
-    to = _put_number(abs(value), 1, out, to)
+    to = put_number(abs(value), 1, out, to)
     out[to] = _SPACE
     to += 1
     for j in range(name, name_end):
@@ -192,9 +158,7 @@ def interval_to_text(
         lowest = time == _INT64_MIN and days == _INT32_MIN and months == _INT32_MIN
         highest = time == _INT64_MAX and days == _INT32_MAX and months == _INT32_MAX
         if lowest or highest:
-            for j in range(0 if lowest else 1, _INFINITY.size):
-                data[to] = _INFINITY[j]
-                to += 1
+            to = put_infinity(lowest, data, to)
             offsets[row + i + 1] = to
             continue
         before = 0
@@ -232,7 +196,7 @@ def interval_to_text(
                     to += 1
                 seconds = time // 1_000_000
                 micros = time % 1_000_000
-            to = _put_time(seconds, micros, data, to)
+            to = put_time(seconds, micros, data, to)
         offsets[row + i + 1] = to
     return DONE, n, to
 

@@ -425,12 +425,17 @@ def _text_fill(
     return status, at, used
 
 
+def text_codec(use: TypeUse) -> Codec:
+    """The number as numeric_out prints it."""
+    return Codec(pa.string(), lambda: VarColumn(pa.string(), _text_fill))
+
+
 def numeric_codec(use: TypeUse) -> Codec:
     """decimal128, decimal256 (raw values; NaN as api.DECIMAL_NAN_*) or string, by the column's typmod."""
     shape = decimal_shape(use.typmod)
     declared = precision_and_scale(use.typmod)
     if shape is None or declared is None:
-        return Codec(pa.string(), lambda: VarColumn(pa.string(), _text_fill))
+        return text_codec(use)
     precision, scale = shape
     arrow = pa.decimal128(precision, scale) if precision <= DIGITS_128 else pa.decimal256(precision, scale)
     # Of numeric(2,4) the unscaled value has 2 digits at most, though its decimal has 4.
@@ -438,3 +443,4 @@ def numeric_codec(use: TypeUse) -> Codec:
 
 
 CODECS: Mapping[int, CodecMaker] = {type_oids.NUMERIC: numeric_codec}
+TEXTS: Mapping[int, CodecMaker] = {type_oids.NUMERIC: text_codec}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from walshadow_core.api import Attribute, Form, PgType, TableRefused
-from walshadow_core.decode import type_datetime, type_fixed, type_numeric, type_text
+from walshadow_core.decode import text_fixed, type_datetime, type_fixed, type_jsonb, type_numeric, type_text
 from walshadow_core.decode.columns import (
     Codec,
     CodecMaker,
@@ -33,17 +33,22 @@ CODECS: Mapping[int, CodecMaker] = {
     **type_text.CODECS,
     **type_numeric.CODECS,
     **type_datetime.CODECS,
+    **type_jsonb.CODECS,
 }
 """Types that Postgres itself has, by oid, in their own Arrow form."""
 
-TEXTS: Mapping[int, CodecMaker] = {}
+TEXTS: Mapping[int, CodecMaker] = {
+    **type_text.CODECS,
+    **type_numeric.TEXTS,
+    **text_fixed.TEXTS,
+}
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
 EXTENSION_CODECS: Mapping[str, CodecMaker] = {}
 EXTENSION_TEXTS: Mapping[str, CodecMaker] = {}
 """Types that extensions bring, by name, likewise."""
 
-CAST_TEXTS: Mapping[int, CodecMaker] = {}
+CAST_TEXTS: Mapping[int, CodecMaker] = {**text_fixed.CAST_TEXTS}
 """Types whose cast to text prints something else than their output function, for columns: true is t in an array."""
 
 CONTAINERS: Mapping[str, ContainerMaker] = {}
@@ -119,5 +124,7 @@ def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions, form:
     use = use_of(attribute, encoding, options)
     if form == "own":
         return native_codec(use)
+    if form == "hex":
+        return text_fixed.hex_codec(use)
     cast = CAST_TEXTS.get(use.type.oid)
     return cast(use) if cast is not None else text_codec(use)
