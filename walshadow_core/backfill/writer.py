@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from walshadow_core.api import META_FIELDS, DestinationError, Lsn, StagingWriter
 from walshadow_core.backfill.channel import Channel
@@ -28,12 +30,16 @@ class MetaColumns:
     def of(self, rows: int) -> list[pa.Array]:
         """Arrays of META_FIELDS, ``rows`` long."""
         if rows > self._rows:
-            commit_ts = pa.array(np.full(rows, self._commit_ts, np.int64)).view(META_FIELDS[2].type)
+            values: tuple[NDArray[Any], ...] = (
+                np.full(rows, self._tag, np.uint64),
+                np.zeros(rows, np.uint32),
+                np.full(rows, self._commit_ts, np.int64),
+                np.zeros((rows + 7) >> 3, np.uint8),
+            )
+            # Not pa.array(): of a NumPy array it imports pandas first, where that is installed.
             self._arrays = [
-                pa.array(np.full(rows, self._tag, np.uint64)),
-                pa.array(np.zeros(rows, np.uint32)),
-                commit_ts,
-                pa.array(np.zeros(rows, np.bool_)),
+                pa.Array.from_buffers(field.type, rows, [None, pa.py_buffer(data)], 0)
+                for field, data in zip(META_FIELDS, values, strict=True)
             ]
             self._rows = rows
         return [a.slice(0, rows) for a in self._arrays]
