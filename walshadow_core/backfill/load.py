@@ -16,6 +16,7 @@ from walshadow_core.api import (
     BackupSource,
     Destination,
     DestinationError,
+    Form,
     Lsn,
     RelationDescriptor,
     SourceError,
@@ -60,6 +61,11 @@ class Planned:
 
     relation: RelationDescriptor
     plan: TablePlan
+
+    @property
+    def forms(self) -> dict[str, Form]:
+        """In which form the destination wants each column, by the column's name at the source."""
+        return {column.attribute.name: column.form for column in self.plan.columns}
 
 
 @dataclass
@@ -284,9 +290,11 @@ class _Pass:
         )
         budget = MemoryBudget(spool)
         resolver = self._make_resolver(status)
+        forms = [table.forms for table in self._tables]
         return [
             DecodeWorker(
                 self._relations,
+                forms,
                 self._stats.tables,
                 status,
                 resolver,

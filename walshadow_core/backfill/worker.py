@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from walshadow_core.api import (
     DEFER,
     EMIT,
     Bytes,
+    Form,
     FormatError,
     RelationDescriptor,
     TableRefused,
@@ -74,12 +75,14 @@ def _placed(
 class DecodeWorker:
     """One thread's share of a pass: a walker, and a decoder and a spool per table. Not thread safe.
 
-    Errors of one table go to ``fail_table`` and the others go on.
+    ``forms`` says, per table, in which form a column comes (see TableDecoder). Errors of one table go to
+    ``fail_table`` and the others go on.
     """
 
     def __init__(
         self,
         relations: Sequence[RelationDescriptor],
+        forms: Sequence[Mapping[str, Form]],
         stats: Sequence[TableStats],
         status: TransactionStatus,
         resolver: VisibilityResolver,
@@ -89,6 +92,7 @@ class DecodeWorker:
         fail_table: Callable[[int, str], None],
     ) -> None:
         self._relations = relations
+        self._forms = forms
         self._stats = stats
         self._status = status
         self._resolver = resolver
@@ -121,7 +125,7 @@ class DecodeWorker:
         decoder = self._decoders.get(table)
         if decoder is None:
             s = self._settings
-            decoder = TableDecoder(self._relations[table], s.decode, s.block_rows, s.block_bytes)
+            decoder = TableDecoder(self._relations[table], s.decode, s.block_rows, s.block_bytes, self._forms[table])
             self._decoders[table] = decoder
         return decoder
 
