@@ -17,14 +17,14 @@ from numpy.typing import DTypeLike, NDArray
 from walshadow_core.api import BadValue as BadValue
 from walshadow_core.api import Bytes, PgType
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.words import SLACK as SLACK
+from walshadow_core.pgformat.words import load64 as load64
+from walshadow_core.pgformat.words import store64 as store64
 
 DONE: Final = 0
 NO_ROOM: Final = 1
 BAD_VALUE: Final = 2
 """Status that a VarFill returns."""
-
-SLACK: Final = 32
-"""Bytes that a VarFill may write (never mean) past the end of a value: ``data`` always has them."""
 
 FIRST_ROWS: Final = 4096
 FIRST_BYTES: Final = 64 << 10
@@ -134,25 +134,6 @@ Append values ``first..n`` to ``data``, of which ``used`` bytes are taken, and w
 Status DONE; NO_ROOM: ``data`` has no room for value ``next`` and SLACK bytes more (the caller makes it larger
 and calls again with ``first = next``); BAD_VALUE: value ``next`` is one that the type can't have. ``used`` comes
 back as the new count."""
-
-
-@kernel
-def load64(buf: Bytes, at: np.uint64) -> np.uint64:
-    """The little-endian uint64 at a byte offset; the caller has checked the bounds.
-
-    The offset is unsigned, as a signed one may count from the end: LLVM then makes one load of it, not eight.
-    """
-    value = np.uint64(0)
-    for k in range(8):
-        value |= np.uint64(buf[at + np.uint64(k)]) << np.uint64(8 * k)
-    return value
-
-
-@kernel
-def store64(buf: Bytes, at: np.uint64, value: np.uint64) -> None:
-    """Write a uint64 at a byte offset, little-endian; the caller has checked the bounds."""
-    for k in range(8):
-        buf[at + np.uint64(k)] = np.uint8((value >> np.uint64(8 * k)) & np.uint64(255))
 
 
 @kernel
