@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from walshadow_core.api import Attribute, Form, PgType, TableRefused
-from walshadow_core.decode import text_fixed, type_datetime, type_fixed, type_jsonb, type_numeric, type_text
+from walshadow_core.decode import float_text, text_fixed, type_datetime, type_fixed, type_jsonb, type_numeric, type_text
 from walshadow_core.decode.columns import (
     Codec,
     CodecMaker,
@@ -41,6 +41,7 @@ TEXTS: Mapping[int, CodecMaker] = {
     **type_text.CODECS,
     **type_numeric.TEXTS,
     **text_fixed.TEXTS,
+    **float_text.TEXTS,
 }
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
