@@ -37,7 +37,7 @@ from walshadow_core.backfill.worker import DecodeWorker, TableBatch, WorkerSetti
 from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
 from walshadow_core.decode.types import DecodeOptions
-from walshadow_core.visibility.spool import MemoryBudget
+from walshadow_core.visibility.spoolfile import MemoryBudget
 from walshadow_core.visibility.status import CopiedStatus
 
 _MIB = 1 << 20

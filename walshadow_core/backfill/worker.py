@@ -33,7 +33,8 @@ from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
 from walshadow_core.pgformat.heap import PageWalk, PageWalker, TupleData
 from walshadow_core.visibility.recent import RecentXids
-from walshadow_core.visibility.spool import DeferredSpool, MemoryBudget
+from walshadow_core.visibility.spool import DeferredSpool
+from walshadow_core.visibility.spoolfile import MemoryBudget
 
 
 @dataclass(slots=True)

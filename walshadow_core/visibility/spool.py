@@ -1,4 +1,5 @@
-"""Where undecided tuples wait for the end of the walk: in memory, then on disk (rules 2 and 12).
+"""Where tuples wait for the end of the walk, undecided ones and those that point to TOAST: in memory, then on disk
+(rules 2 and 12).
 
 Tuples are kept in chunks. A chunk is one byte block, the same in memory and in the file: the arrays of
 `SpooledTuples` one after the other, widest first so that each is aligned, and the tuples' bytes at the end.
@@ -6,22 +7,20 @@ Tuples are kept in chunks. A chunk is one byte block, the same in memory and in 
 
 from __future__ import annotations
 
-import os
 import struct
-import tempfile
-import threading
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from walshadow_core.api import Bytes, FormatError, TupleHeaders, WalshadowError
+from walshadow_core.api import Bytes, FormatError, TupleHeaders
 from walshadow_core.pgformat.heap import PAGE_SIZE, PageWalk, TupleData
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.visibility.spoolfile import MemoryBudget, SpoolFile
 
 CHUNK_BYTES = 1 << 20
 """Tuple bytes of a full chunk."""
@@ -64,28 +63,6 @@ class SpooledTuples:
 
     def __len__(self) -> int:
         return len(self.block)
-
-
-class MemoryBudget:
-    """So many bytes for all the spools of a pass together. Threads may share it."""
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._lock = threading.Lock()
-
-    def take(self, n: int) -> bool:
-        """Take ``n`` bytes if there are so many left; whether it did."""
-        with self._lock:
-            if self.used + n > self.limit:
-                return False
-            self.used += n
-            return True
-
-    def give(self, n: int) -> None:
-        """Give back ``n`` bytes that were taken."""
-        with self._lock:
-            self.used -= n
 
 
 @kernel
@@ -188,7 +165,7 @@ def _tuples(block: Bytes, rows: int) -> SpooledTuples:
 
 
 class DeferredSpool:
-    """The undecided tuples of one table and worker. One thread at a time uses it.
+    """Tuples of one table and worker that wait. One thread at a time uses it.
 
     ``memory`` is a budget in bytes, of its own or shared with other spools. From the first chunk on that does not
     fit it, all go to an unlinked file in ``folder``, each behind its size, so that nothing in memory grows with the
@@ -198,15 +175,18 @@ class DeferredSpool:
 
     def __init__(self, memory: int | MemoryBudget, folder: Path) -> None:
         self._budget = MemoryBudget(memory) if isinstance(memory, int) else memory
-        self._folder = folder
         self._filling: _Filling | None = None
         self._kept: deque[tuple[int, Bytes]] = deque()
         self._taken = 0
-        self._file: IO[bytes] | None = None
+        self._file = SpoolFile(folder, "rows that wait")
         self._read = False
         self.rows = 0
         self.bytes = 0
-        self.spilled = 0
+
+    @property
+    def spilled(self) -> int:
+        """Bytes in the file."""
+        return self._file.size
 
     def add(self, walk: PageWalk, pages: Bytes, index: NDArray[Any]) -> None:
         """Copy the tuples of ``index`` (integers into ``walk``, or bool per tuple of it) out of ``pages``.
@@ -260,28 +240,13 @@ class DeferredSpool:
 
     def _store(self, fill: _Filling) -> None:
         block = fill.block()
-        if self._file is None and self._budget.take(len(block)):
+        if self._file.size == 0 and self._budget.take(len(block)):
             self._taken += len(block)
             self._kept.append((fill.rows, block))
         else:
-            self._spill(_CHUNK_HEADER.pack(fill.rows, len(block)))
-            self._spill(block.data)
+            self._file.append(_CHUNK_HEADER.pack(fill.rows, len(block)))
+            self._file.append(block.data)
         fill.rows = fill.used = 0
-
-    def _spill(self, data: bytes | memoryview) -> None:
-        try:
-            if self._file is None:
-                self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(self._file.fileno(), view, self.spilled)
-                self.spilled += written
-                view = view[written:]
-        except OSError as error:
-            raise WalshadowError(
-                f"can't spool undecided rows to {self._folder}: {error.strerror}",
-                "free space there, or choose another folder with TMPDIR",
-            ) from error
 
     def batches(self) -> Iterator[SpooledTuples]:
         """The tuples in the order they came, once, about 1 MiB of them at a time. A batch is the caller's to keep;
@@ -300,31 +265,14 @@ class DeferredSpool:
             del block
             self._give(size)
         at = 0
-        while at < self.spilled:
-            rows, size = _CHUNK_HEADER.unpack(self._load(at, _CHUNK_HEADER.size).data)
+        while at < self._file.size:
+            rows, size = _CHUNK_HEADER.unpack(self._file.read(at, _CHUNK_HEADER.size).data)
             at += _CHUNK_HEADER.size
-            yield _tuples(self._load(at, size), rows)
+            yield _tuples(self._file.read(at, size), rows)
             at += size
         if self._filling is not None and self._filling.rows:
             yield _tuples(self._filling.block(), self._filling.rows)
         self.close()
-
-    def _load(self, at: int, size: int) -> Bytes:
-        assert self._file is not None
-        block = np.empty(size, np.uint8)
-        view = block.data
-        try:
-            while view:
-                got = os.preadv(self._file.fileno(), [view], at)
-                if got == 0:
-                    raise OSError(0, "it is shorter than what was written")
-                view, at = view[got:], at + got
-        except OSError as error:
-            raise WalshadowError(
-                f"can't read the spool file in {self._folder}: {error.strerror}",
-                "look after that disk, or choose another folder with TMPDIR",
-            ) from error
-        return block
 
     def _give(self, n: int) -> None:
         self._budget.give(n)
@@ -336,6 +284,4 @@ class DeferredSpool:
         self._filling = None
         self._kept.clear()
         self._give(self._taken)
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        self._file.close()

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, TupleHeaders, WalshadowError
 from walshadow_core.pgformat.heap import PageWalk, TupleData
-from walshadow_core.visibility.spool import CHUNK_BYTES, DeferredSpool, MemoryBudget, SpooledTuples
+from walshadow_core.visibility.spool import CHUNK_BYTES, DeferredSpool, SpooledTuples
+from walshadow_core.visibility.spoolfile import MemoryBudget
 
 
 def make_walk(rng: np.random.Generator, sizes: list[int], first_block: int = 0) -> tuple[PageWalk, Bytes]:
