@@ -12,7 +12,18 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from walshadow_core.api import Attribute, Form, PgType, TableRefused
-from walshadow_core.decode import float_text, text_fixed, type_datetime, type_fixed, type_jsonb, type_numeric, type_text
+from walshadow_core.decode import (
+    float_text,
+    text_fixed,
+    type_datetime,
+    type_fixed,
+    type_hstore,
+    type_jsonb,
+    type_numeric,
+    type_snapshot,
+    type_text,
+    type_tsearch,
+)
 from walshadow_core.decode.columns import (
     Codec,
     CodecMaker,
@@ -34,6 +45,8 @@ CODECS: Mapping[int, CodecMaker] = {
     **type_numeric.CODECS,
     **type_datetime.CODECS,
     **type_jsonb.CODECS,
+    **type_tsearch.CODECS,
+    **type_snapshot.CODECS,
 }
 """Types that Postgres itself has, by oid, in their own Arrow form."""
 
@@ -45,7 +58,7 @@ TEXTS: Mapping[int, CodecMaker] = {
 }
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
-EXTENSION_CODECS: Mapping[str, CodecMaker] = {}
+EXTENSION_CODECS: Mapping[str, CodecMaker] = {**type_hstore.EXTENSION_CODECS}
 EXTENSION_TEXTS: Mapping[str, CodecMaker] = {}
 """Types that extensions bring, by name, likewise."""
 
