@@ -137,6 +137,24 @@ back as the new count."""
 
 
 @kernel
+def copy_bytes(buf: Bytes, first: int, count: int, data: Bytes, used: int) -> None:
+    """Copy ``count`` bytes to ``data[used:]``, eight at a time; up to seven bytes after them become anything."""
+    source = np.uint64(first)
+    target = np.uint64(used)
+    stop = np.uint64(first + count)
+    if first + count + 7 <= buf.size:
+        while source < stop:
+            store64(data, target, load64(buf, source))
+            source += np.uint64(8)
+            target += np.uint64(8)
+    else:
+        while source < stop:
+            data[target] = buf[source]
+            source += np.uint64(1)
+            target += np.uint64(1)
+
+
+@kernel
 def append_validity(kind: NDArray[np.uint8], bitmap: Bytes, row: int) -> int:
     """Write n validity bits from bit ``row`` on, least significant bit first; gives the count of nulls.
 

@@ -155,6 +155,17 @@ def _cstring(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int
 
 
 @kernel
+def datum_at(buf: Bytes, at: int, base: int, stop: int, attlen: int, align: int) -> tuple[int, int, int, int, int]:
+    """The same for a datum of any attlen: where the next one is that stands at or after ``at``, aligned from ``base``
+    and not past ``stop``. The caller has checked that base <= at, and that stop lies in ``buf``."""
+    if attlen == VARLENA:
+        return _varlena(buf, at, base, stop, align)
+    if attlen == CSTRING:
+        return _cstring(buf, at, base, stop, align)
+    return _fixed(at, base, stop, attlen, align)
+
+
+@kernel
 def _fixed_of_all(
     a: int,
     b: int,
@@ -253,14 +264,7 @@ def _attribute_of_each(
                 found = KIND_VALUE
         elif has_nulls[i] == 0 or (buf[np.uint64(bitmap_start[i] + (j >> 3))] >> np.uint8(j & 7)) & 1 != 0:
             base = int(data_start[i])
-            at = base + position[i]
-            stop = int(end[i])
-            if attlen == VARLENA:
-                first, width, found, after, wrong = _varlena(buf, at, base, stop, align)
-            elif attlen == CSTRING:
-                first, width, found, after, wrong = _cstring(buf, at, base, stop, align)
-            else:
-                first, width, found, after, wrong = _fixed(at, base, stop, attlen, align)
+            first, width, found, after, wrong = datum_at(buf, base + position[i], base, int(end[i]), attlen, align)
             position[i] = after - base
         if wrong != 0:
             reason[i] = wrong

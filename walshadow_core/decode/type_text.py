@@ -24,30 +24,11 @@ from walshadow_core.decode.columns import (
     TypeUse,
     VarColumn,
     VarFill,
-    load64,
-    store64,
+    copy_bytes,
 )
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.decode.encodings import InvalidText, refuse_encoding, transcode
 from walshadow_core.pgformat.jit import kernel
-
-
-@kernel
-def _append(buf: Bytes, first: int, count: int, data: Bytes, used: int) -> None:
-    """Copy ``count`` bytes to ``data[used:]``, eight at a time; up to seven bytes after them become anything."""
-    source = np.uint64(first)
-    target = np.uint64(used)
-    stop = np.uint64(first + count)
-    if first + count + 7 <= buf.size:
-        while source < stop:
-            store64(data, target, load64(buf, source))
-            source += np.uint64(8)
-            target += np.uint64(8)
-    else:
-        while source < stop:
-            data[target] = buf[source]
-            source += np.uint64(1)
-            target += np.uint64(1)
 
 
 @kernel
@@ -68,7 +49,7 @@ def take_bytes(
         count = int(length[i]) if kind[i] == KIND_VALUE else 0
         if used + count > room:
             return NO_ROOM, i, used
-        _append(buf, int(offset[i]), count, data, used)
+        copy_bytes(buf, int(offset[i]), count, data, used)
         used += count
         offsets[row + i + 1] = used
     return DONE, kind.size, used
@@ -96,7 +77,7 @@ def take_names(
                 count += 1
             if used + count > room:
                 return NO_ROOM, i, used
-            _append(buf, start, count, data, used)
+            copy_bytes(buf, start, count, data, used)
         used += count
         offsets[row + i + 1] = used
     return DONE, kind.size, used
