@@ -323,3 +323,13 @@ class VarColumn:
         """See ColumnBuilder."""
         rows, offsets, data, bitmap, nulls = self.take()
         return pa.Array.from_buffers(self._arrow, rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
+
+
+def ascii_maker(fill: VarFill) -> CodecMaker:
+    """The maker of a type whose values ``fill`` gives as ASCII."""
+
+    def make(use: TypeUse) -> Codec:
+        reason = f"not a value of {use.type_name}"
+        return Codec(pa.string(), lambda: VarColumn(pa.string(), fill, reason=reason))
+
+    return make

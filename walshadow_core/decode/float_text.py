@@ -12,18 +12,19 @@ enough for one digit or more to be cut; digits are cut as long as a decimal stay
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes
 from walshadow_core.decode import type_oids as oid
-from walshadow_core.decode.columns import DONE, NO_ROOM, SLACK, Codec, CodecMaker, TypeUse, VarColumn, load64
+from walshadow_core.decode.columns import DONE, NO_ROOM, CodecMaker, ascii_maker
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.pgformat.heap import load32
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.words import SLACK, load64
 
 FLOAT8_WIDTH: Final = 24
 FLOAT4_WIDTH: Final = 16
@@ -272,6 +273,7 @@ def put_float4(bits: np.uint64, data: Bytes, at: int) -> int:
 
 @kernel
 def float_to_text(
+    double: bool,
     buf: Bytes,
     offset: NDArray[np.int32],
     length: NDArray[np.int32],
@@ -281,9 +283,8 @@ def float_to_text(
     data: Bytes,
     row: int,
     used: int,
-    double: bool,
 ) -> tuple[int, int, int]:
-    """columns.VarFill for float8, or with ``double`` false for float4."""
+    """A columns.VarFill for float8, or with ``double`` false for float4."""
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
@@ -296,25 +297,8 @@ def float_to_text(
     return DONE, kind.size, used
 
 
-def _text(double: bool) -> CodecMaker:
-    def fill(
-        buf: Bytes,
-        offset: NDArray[np.int32],
-        length: NDArray[np.int32],
-        kind: NDArray[np.uint8],
-        first: int,
-        offsets: NDArray[np.int32],
-        data: Bytes,
-        row: int,
-        used: int,
-    ) -> tuple[int, int, int]:
-        return float_to_text(buf, offset, length, kind, first, offsets, data, row, used, double)
-
-    def make(use: TypeUse) -> Codec:
-        return Codec(pa.string(), lambda: VarColumn(pa.string(), fill))
-
-    return make
-
-
-TEXTS: Mapping[int, CodecMaker] = {oid.FLOAT8: _text(True), oid.FLOAT4: _text(False)}
+TEXTS: Mapping[int, CodecMaker] = {
+    oid.FLOAT8: ascii_maker(partial(float_to_text, True)),
+    oid.FLOAT4: ascii_maker(partial(float_to_text, False)),
+}
 """This family's types as text, by oid."""
