@@ -305,10 +305,12 @@ DECIMAL_NAN_256 = -(2**255)
 @dataclass(frozen=True)
 class BackupRequest:
     """What a pass wants of a backup. ``locators`` is the filter set, its TOAST relations included;
-    a source may use it to skip what can't matter, the core filters again in any case."""
+    a source may use it to skip what can't matter, the core filters again in any case. ``everything``: the catalog is
+    to be read from the backup too, and which files that takes is not known beforehand, so nothing may be skipped."""
 
     locators: frozenset[RelFileLocator]
     label: str = "walshadow"
+    everything: bool = False
 
 
 @dataclass(frozen=True)
