@@ -15,14 +15,24 @@ from walshadow_core.api import Attribute, Form, PgType, TableRefused
 from walshadow_core.decode import (
     float_text,
     text_fixed,
+    type_array,
+    type_bits,
     type_datetime,
+    type_domain,
+    type_enum,
     type_fixed,
+    type_geometry,
     type_hstore,
+    type_ids,
     type_jsonb,
+    type_jsonpath,
+    type_money,
+    type_network,
     type_numeric,
     type_snapshot,
     type_text,
     type_tsearch,
+    type_xml,
 )
 from walshadow_core.decode.columns import (
     Codec,
@@ -45,8 +55,15 @@ CODECS: Mapping[int, CodecMaker] = {
     **type_numeric.CODECS,
     **type_datetime.CODECS,
     **type_jsonb.CODECS,
+    **type_jsonpath.CODECS,
     **type_tsearch.CODECS,
     **type_snapshot.CODECS,
+    **type_network.CODECS,
+    **type_bits.CODECS,
+    **type_money.CODECS,
+    **type_geometry.CODECS,
+    **type_ids.CODECS,
+    **type_xml.CODECS,
 }
 """Types that Postgres itself has, by oid, in their own Arrow form."""
 
@@ -55,6 +72,8 @@ TEXTS: Mapping[int, CodecMaker] = {
     **type_numeric.TEXTS,
     **text_fixed.TEXTS,
     **float_text.TEXTS,
+    **type_money.TEXTS,
+    **type_ids.TEXTS,
 }
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
@@ -62,16 +81,25 @@ EXTENSION_CODECS: Mapping[str, CodecMaker] = {**type_hstore.EXTENSION_CODECS}
 EXTENSION_TEXTS: Mapping[str, CodecMaker] = {}
 """Types that extensions bring, by name, likewise."""
 
-CAST_TEXTS: Mapping[int, CodecMaker] = {**text_fixed.CAST_TEXTS}
+CAST_TEXTS: Mapping[int, CodecMaker] = {
+    **text_fixed.CAST_TEXTS,
+    **type_network.CAST_TEXTS,
+    **type_xml.CAST_TEXTS,
+}
 """Types whose cast to text prints something else than their output function, for columns: true is t in an array."""
 
-CONTAINERS: Mapping[str, ContainerMaker] = {}
+CONTAINERS: Mapping[str, ContainerMaker] = {
+    **type_array.CONTAINERS,
+    **type_domain.CONTAINERS,
+    **type_enum.CONTAINERS,
+}
 """By PgType.kind, and ``array`` for arrays of anything: types made of other types, in their own Arrow form."""
 
-CONTAINER_TEXTS: Mapping[str, ContainerMaker] = {}
+CONTAINER_TEXTS: Mapping[str, ContainerMaker] = {
+    **type_array.CONTAINER_TEXTS,
+    **type_domain.CONTAINER_TEXTS,
+}
 """The same as strings; one whose own form is a string is not here."""
-
-ARRAY = "array"
 
 
 class _Codecs:
@@ -101,7 +129,8 @@ def text_codec(use: TypeUse) -> Codec:
     made = _find(use, TEXTS, EXTENSION_TEXTS, CONTAINER_TEXTS)
     if made is None:
         made = native_codec(use)
-        if not pa.types.is_string(made.arrow):
+        as_stored = use.options.invalid_text == "bytes" and pa.types.is_binary(made.arrow)
+        if not pa.types.is_string(made.arrow) and not as_stored:
             raise TableRefused(f'column "{use.column}": type {use.type.name} is not supported as text yet')
     return made
 
@@ -118,7 +147,7 @@ def _find(
         make = extensions.get(known.name)
     if make is not None:
         return make(use)
-    container = containers.get(known.kind if known.element is None else ARRAY)
+    container = containers.get("array" if known.kind == "b" and known.element is not None else known.kind)
     return container(use, _CODECS) if container is not None else None
 
 
