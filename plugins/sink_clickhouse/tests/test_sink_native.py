@@ -16,17 +16,10 @@ from hypothesis import strategies as st
 from walshadow_sink_clickhouse import kernels
 from walshadow_sink_clickhouse.blocks import Block
 from walshadow_sink_clickhouse.native import NativeEncoder, SentColumn, varint
-from walshadow_sink_clickhouse.typemap import (
-    META_TYPES,
-    STRING,
-    ColumnType,
-    column_type,
-    decimal_type,
-    numeric_shape,
-    timestamp_type,
-)
+from walshadow_sink_clickhouse.pgtypes import numeric_shape, own_type
+from walshadow_sink_clickhouse.typemap import META_TYPES, STRING, ColumnType, decimal_type, timestamp_type
 
-from walshadow_core.api import DestinationError
+from walshadow_core.api import DestinationError, PgType
 from walshadow_core.testing.destination_contract import numeric_typmod
 
 
@@ -176,7 +169,7 @@ def test_what_is_not_the_plan_is_an_error() -> None:
 @pytest.mark.parametrize("digits", range(7))
 def test_timestamp_digits(digits: int) -> None:
     """timestamp(p) is sent in units of its own digits, floor for those before 1970."""
-    column = SentColumn("t", timestamp_type(digits), False, digits)
+    column = SentColumn("t", timestamp_type(digits), False)
     unit = 10 ** (6 - digits)
     micros = [0, unit, -unit, -2208988800000000, 10413791999000000 + (10**6 - unit)]
     array = pa.array(micros, pa.int64()).cast(pa.timestamp("us"))
@@ -197,10 +190,10 @@ def test_numeric_shape(precision: int, scale: int, shape: tuple[int, int]) -> No
 
 def test_numeric_beyond_decimal_is_text() -> None:
     """77 digits, or none said."""
-    from walshadow_core.api import Attribute
-
     def numeric(typmod: int) -> str:
-        return column_type(Attribute(1, "n", 1700, "numeric", typmod, -1, "i", False, "m", False)).name
+        found = own_type(PgType(1700, "pg_catalog", "numeric", "b", -1, "i", False), typmod, 0)
+        assert found is not None
+        return found.name
 
     assert numeric(numeric_typmod(76, 76)) == "Decimal(76, 76)"
     assert numeric(numeric_typmod(77, 0)) == "String" and numeric(-1) == "String"

@@ -1,19 +1,36 @@
-"""What `walshadow verify` compares: one canonical text per value, written for both sides in one table.
+"""What `walshadow verify` compares: the form (forms.py) of every type, and the parts of both sides' queries.
 
-Each entry gives the Postgres expression and the ClickHouse expression that print the same text for the same
-value, with ``{c}`` for the quoted column. For types with values that ClickHouse can't hold it also gives the Postgres
-condition that is true for those, and what the ``clamp`` policy makes of them. The source's session settings are
-pinned (``SOURCE_SETTINGS``), so that nobody's defaults matter.
+The source's session settings are pinned (``SOURCE_SETTINGS``), so that nobody's defaults matter.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
-from walshadow_core.api import ColumnPlan, TableRefused
+from walshadow_core.api import HEX, ColumnPlan, PgType
+from walshadow_sink_clickhouse.forms import (
+    Asked,
+    Form,
+    List,
+    Record,
+    Single,
+    place,
+    quote_postgres,
+)
+from walshadow_sink_clickhouse.pgtypes import (
+    INT2VECTOR,
+    NUMERIC,
+    OIDS,
+    OIDVECTOR,
+    TIMESTAMP,
+    TIMESTAMPTZ,
+    live_fields,
+    timestamp_digits,
+    type_of,
+    undressed,
+)
 from walshadow_sink_clickhouse.quoting import identifier, literal
+from walshadow_sink_clickhouse.typenames import TypeName, parse_type
 
 SOURCE_SETTINGS: Mapping[str, str] = {
     "datestyle": "ISO",
@@ -34,29 +51,19 @@ SOURCE_SETTINGS: Mapping[str, str] = {
 """Settings of the source session; one that its version does not have (transaction_timeout before 17) is left out."""
 
 
-@dataclass(frozen=True)
-class Canonical:
-    """One type's expressions. ``beyond`` is a Postgres condition for values that ClickHouse can't hold,
-    ``clamped`` the Postgres expression of what ``clamp`` makes of a value."""
-
-    postgres: str
-    clickhouse: str
-    beyond: str | None = None
-    clamped: str | None = None
+class NotComparable(Exception):
+    """Why a column's values can't be compared."""
 
 
-def _text() -> Canonical:
-    # concat() prints what the type's output function gives; a cast would cut the padding of bpchar.
-    return Canonical("concat({c})", "toString({c})")
+# concat() prints what the type's output function gives; a cast would cut the padding of bpchar.
+_TEXT = Single("concat({c})", "toString({c})")
+_INTEGER = Single("{c}::text", "toString({c})")
+_OID = Single("{c}::oid::text", "toString({c})")
 
 
-def _integer() -> Canonical:
-    return Canonical("{c}::text", "toString({c})")
-
-
-def _float(function: str, bits: int) -> Canonical:
+def _float(function: str, bits: int) -> Single:
     # The destination's may be wider by hand: cut back to the source's bits, which loses nothing.
-    return Canonical(
+    return Single(
         f"encode({function}({{c}}), 'hex')",
         f"leftPad(lower(hex(reinterpretAsUInt{bits}(toFloat{bits}({{c}})))), {bits // 4}, '0')",
     )
@@ -65,123 +72,129 @@ def _float(function: str, bits: int) -> Canonical:
 _LAST_NANOSECOND, _LAST = "2262-04-11 23:47:16.854775", "2299-12-31 23:59:59.999999"
 
 
-def _moment(kind: str, digits: int, landed_digits: int) -> Canonical:
+def _moment(kind: str, digits: int, landed_digits: int) -> Single:
     """A timestamp with ``digits`` of a second, in a DateTime64 with ``landed_digits``; nanoseconds end in 2262. The
     bound is cut, not rounded, to the digits that are sent."""
     last = _LAST_NANOSECOND if landed_digits == 9 else _LAST
     cut = last[: len(last) - (6 - digits)].rstrip(".")
     low, high = f"{kind} '1900-01-01 00:00:00'", f"{kind} '{cut}'"
-    return Canonical(
+    return Single(
         "(extract(epoch from {c}) * 1000000)::bigint::text",
         "toString(toUnixTimestamp64Micro({c}))",
-        beyond=f"({{c}} < {low} or {{c}} > {high})",
+        out_of_range=f"({{c}} < {low} or {{c}} > {high})",
         clamped=f"least(greatest({{c}}, {low}), {high})",
     )
 
 
 _LOW_DATE, _HIGH_DATE = "date '1900-01-01'", "date '2299-12-31'"
+_FLOAT4, _FLOAT8 = _float("float4send", 32), _float("float8send", 64)
 
-CANONICAL: Mapping[int, Canonical] = {
-    16: Canonical("{c}::int::text", "toString(toUInt8({c}))"),  # bool
-    17: Canonical("encode({c}, 'hex')", "lower(hex({c}))"),  # bytea
-    18: Canonical("encode(charsend({c}), 'hex')", "leftPad(lower(hex(reinterpretAsUInt8({c}))), 2, '0')"),  # "char"
-    19: _text(),  # name
-    20: _integer(),  # int8
-    21: _integer(),  # int2
-    23: _integer(),  # int4
-    25: _text(),  # text
-    26: _integer(),  # oid
-    114: _text(),  # json
-    700: _float("float4send", 32),
-    701: _float("float8send", 64),
-    1042: _text(),  # bpchar
-    1043: _text(),  # varchar
-    1082: Canonical(  # date
+_BY_OID: Mapping[int, Form] = {
+    16: Single("{c}::int::text", "toString(toUInt8({c}))"),  # bool
+    17: Single("encode({c}, 'hex')", "lower(hex({c}))"),  # bytea
+    18: Single("encode(charsend({c}), 'hex')", "leftPad(lower(hex(reinterpretAsUInt8({c}))), 2, '0')"),  # "char"
+    20: _INTEGER,  # int8
+    21: _INTEGER,  # int2
+    23: _INTEGER,  # int4
+    26: _INTEGER,  # oid
+    28: _INTEGER,  # xid
+    29: _INTEGER,  # cid
+    700: _FLOAT4,
+    701: _FLOAT8,
+    790: Single("trim_scale({c}::numeric)::text", "toString({c})"),  # money
+    1082: Single(  # date
         "({c} - date '1970-01-01')::text",
         "toString(toInt32({c}))",
-        beyond=f"({{c}} < {_LOW_DATE} or {{c}} > {_HIGH_DATE})",
+        out_of_range=f"({{c}} < {_LOW_DATE} or {{c}} > {_HIGH_DATE})",
         clamped=f"least(greatest({{c}}, {_LOW_DATE}), {_HIGH_DATE})",
     ),
-    1083: Canonical(  # time
-        "trim_scale(extract(epoch from {c}))::text", "toString(toDecimal64({c}, 6))"
-    ),
-    1186: _text(),  # interval
-    1266: _text(),  # timetz
-    2950: Canonical("{c}::text", "toString({c})"),  # uuid
+    1083: Single("trim_scale(extract(epoch from {c}))::text", "toString(toDecimal64({c}, 6))"),  # time
+    2950: Single("{c}::text", "toString({c})"),  # uuid
+    5069: _INTEGER,  # xid8
+    INT2VECTOR: List(_INTEGER, cast="::int2[]"),
+    OIDVECTOR: List(_INTEGER, cast="::oid[]"),
+    **dict.fromkeys(OIDS, _OID),
 }
-"""By type oid (``catalog/pg_type.dat``). Those whose expressions depend on where they land follow."""
+"""By type oid (``catalog/pg_type.dat``); others are text on both sides, or depend on where they land."""
 
-NUMERIC = 1700
-MOMENTS: Mapping[int, str] = {1114: "timestamp", 1184: "timestamptz"}
-NUMERIC_AS_DECIMAL = Canonical(
-    "trim_scale({c})::text", "toString({c})", beyond="({c} = 'NaN')", clamped="nullif({c}, 'NaN')"
-)
-NUMERIC_AS_TEXT = _text()
+_FLOATS = List(_FLOAT4, cast="::real[]")
+_BOOL = 16
+_CAST = Single("{c}::text", "toString({c})")
+"""Of a bool, whose cast to text prints another than its output function."""
+_BY_NAME: Mapping[str, Form] = {"vector": _FLOATS, "halfvec": _FLOATS}
+_MOMENTS: Mapping[int, str] = {TIMESTAMP: "timestamp", TIMESTAMPTZ: "timestamptz"}
+_DECIMAL = Single("trim_scale({c})::text", "toString({c})", out_of_range="({c} = 'NaN')", clamped="nullif({c}, 'NaN')")
 
 
-def canonical_of(column: ColumnPlan) -> Canonical:
-    """The entry for one column. Raises TableRefused for a type that is not in the table."""
+def form_of(column: ColumnPlan) -> Form:
+    """How the values of one column are printed. Raises NotComparable."""
+    if column.form == HEX:
+        raise NotComparable("nothing at the source prints the bytes that are stored")
+    landed = parse_type(column.type)
     attribute = column.attribute
-    if attribute.type_oid == NUMERIC:
-        return NUMERIC_AS_DECIMAL if "Decimal" in column.type else NUMERIC_AS_TEXT
-    if attribute.type_oid in MOMENTS:
-        found = re.search(r"DateTime64\((\d)", column.type)
-        digits = attribute.typmod if 0 <= attribute.typmod <= 6 else 6
-        return _moment(MOMENTS[attribute.type_oid], digits, int(found[1]) if found else 0)
+    if column.form == "text":
+        return _CAST if type_of(attribute).oid == _BOOL else _TEXT
+    return _form(type_of(attribute), attribute.typmod, attribute.dimensions, landed)
+
+
+def _form(pg: PgType, typmod: int, dimensions: int, landed: TypeName) -> Form:
+    pg, typmod, dimensions = undressed(pg, typmod, dimensions)
+    bare = landed.bare
+    if pg.codec is not None:
+        raise NotComparable(f"a plugin decodes its type {pg.name}")
+    if bare.name == "JSON":
+        raise NotComparable("the JSON type does not keep the text")
+    if pg.oid in _BY_OID:
+        return _BY_OID[pg.oid]
+    if pg.element is not None:
+        depth = max(dimensions, 1)
+        for _ in range(depth):
+            bare = bare.bare.parts[0]
+        return List(_form(pg.element, typmod, 0, bare), depth)
+    if pg.kind == "c":
+        fields = live_fields(pg)
+        names = bare.names or (None,) * len(fields)
+        parts = dict(zip(bare.names or (f.name for f in fields), bare.parts, strict=True))
+        return Record([
+            (f.name, place(f.name if names[i] is not None else None, i + 1),
+             _form(type_of(f), f.typmod, f.dimensions, parts[f.name]))
+            for i, f in enumerate(fields)
+        ])  # fmt: skip
+    if pg.kind == "b" and pg.schema != "pg_catalog":
+        return _BY_NAME.get(pg.name, _TEXT)
+    if pg.oid in _MOMENTS:
+        digits = int(bare.words[0]) if bare.name == "DateTime64" else 0
+        return _moment(_MOMENTS[pg.oid], timestamp_digits(typmod), digits)
+    return _DECIMAL if pg.oid == NUMERIC and bare.name == "Decimal" else _TEXT
+
+
+def beyond_comparison(column: ColumnPlan) -> str | None:
+    """Why a column can't be compared, None if it can."""
     try:
-        return CANONICAL[attribute.type_oid]
-    except KeyError:
-        raise TableRefused(f"column {attribute.name} of type {attribute.type_name} can't be compared yet") from None
+        form_of(column)
+    except NotComparable as error:
+        return str(error)
+    return None
 
 
-def quote_postgres(name: str) -> str:
-    """An identifier for Postgres."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def source_value(column: ColumnPlan, policy: str) -> str:
-    """The Postgres expression of one value's canonical text, after what ``policy`` does; NULL stays NULL."""
-    entry = canonical_of(column)
-    name = quote_postgres(column.attribute.name)
-    value = name
-    if entry.beyond is not None and policy == "null":
-        value = f"case when not {entry.beyond.replace('{c}', name)} then {name} end"
-    elif entry.clamped is not None and policy == "clamp":
-        value = f"case when {name} is not null then {entry.clamped.replace('{c}', name)} end"
-    text = entry.postgres.replace("{c}", f"({value})")
-    if entry.beyond is not None and policy == "error":
-        # No load lets such a value through: it is printed as no other value is, and so differs.
-        text = f"case when {entry.beyond.replace('{c}', name)} then concat('beyond ', {name}) else {text} end"
-    return f"case when ({value}) is not null then {text} end"
+def source_value(column: ColumnPlan, asked: Asked) -> str:
+    """The Postgres expression of one value's canonical text, after what the policy does; NULL stays NULL."""
+    return form_of(column).source(quote_postgres(column.attribute.name), asked)
 
 
 def destination_value(column: ColumnPlan) -> str:
     """The ClickHouse expression of one value's canonical text; NULL stays NULL."""
-    return canonical_of(column).clickhouse.replace("{c}", identifier(column.name))
+    return form_of(column).destination(identifier(column.name))
 
 
-def source_row(values: Sequence[str], encoding: str) -> str:
-    """The Postgres expression that joins canonical texts to one, each with its length before it, N for NULL.
-    ``encoding`` is the one that lengths are counted in: the database may have another than UTF-8."""
-    parts = [f"coalesce(octet_length(convert_to({v}, '{encoding}')) || ':' || ({v}), 'N')" for v in values]
-    return _joined(parts, "''")
-
-
-def destination_row(values: Sequence[str]) -> str:
-    """The ClickHouse expression of the same."""
-    parts = [f"ifNull(concat(toString(length({v})), ':', {v}), 'N')" for v in values]
-    return _joined(parts, "''")
-
-
-def _joined(parts: Sequence[str], empty: str) -> str:
-    # A function takes at most 100 arguments in Postgres; || has no such limit, and both sides have it.
-    return " || ".join(parts) if parts else empty
-
-
-def beyond_condition(column: ColumnPlan) -> str | None:
-    """The Postgres condition for values of this column that ClickHouse can't hold."""
-    beyond = canonical_of(column).beyond
-    return None if beyond is None else beyond.replace("{c}", quote_postgres(column.attribute.name))
+def adjusted_condition(column: ColumnPlan, policy: str) -> str | None:
+    """The Postgres condition for values of this column that a load changes: those that the policy does, and NULL
+    where only an array can be."""
+    name = quote_postgres(column.attribute.name)
+    form = form_of(column)
+    beyond = form.beyond(name) if policy != "error" else None
+    empties = f"{name} is null" if isinstance(form, List) and not column.attribute.not_null else None
+    return " or ".join(c for c in (empties, beyond) if c is not None) or None
 
 
 def key_columns(columns: Sequence[ColumnPlan], key: Sequence[int]) -> tuple[ColumnPlan, ...]:

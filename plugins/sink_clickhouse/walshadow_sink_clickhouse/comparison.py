@@ -7,16 +7,14 @@ from collections.abc import Mapping, Sequence
 from walshadow_core.api import DELETED_COLUMN, ColumnPlan, Comparison, TablePlan
 from walshadow_sink_clickhouse.canonical import (
     SOURCE_SETTINGS,
-    beyond_condition,
+    adjusted_condition,
     destination_label,
-    destination_row,
     destination_value,
     key_columns,
-    quote_postgres,
     source_label,
-    source_row,
     source_value,
 )
+from walshadow_sink_clickhouse.forms import Asked, destination_joined, quote_postgres, source_joined
 from walshadow_sink_clickhouse.quoting import identifier, qualified
 
 DESTINATION_SETTINGS = {
@@ -30,10 +28,12 @@ _PINNED = "SETTINGS output_format_decimal_trailing_zeros = 0, do_not_merge_acros
 """A profile's defaults don't matter either: how decimals print, and that FINAL sees every version of a row."""
 
 
-def source_side(plan: TablePlan, policy: str) -> Comparison:
+def source_side(plan: TablePlan, left_out: Mapping[str, str], policy: str) -> Comparison:
     """What the source is asked, its values as ``policy`` would have changed them."""
     relation, columns = plan.relation, plan.columns
     table = f"{quote_postgres(relation.schema)}.{quote_postgres(relation.name)}"
+    # The rows of a partition root, and of a parent that was asked for with its children, are below it.
+    source = table if relation.leaves or relation.kind == "p" else f"ONLY {table}"
     # What SQL_ASCII holds is in no known encoding, and went over byte by byte.
     encoding = "SQL_ASCII" if relation.encoding == "SQL_ASCII" else "UTF8"
     # No policy changes a key.
@@ -43,30 +43,29 @@ def source_side(plan: TablePlan, policy: str) -> Comparison:
     label = source_label(key_columns(columns, relation.key))
     if encoding == "SQL_ASCII":
         label = f"encode(convert_to({label}, 'SQL_ASCII'), 'escape')"
-    digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM ONLY {table}"
-    conditions = {
-        c.attribute.name: b for c in columns if (b := beyond_condition(c)) is not None and policies[c.name] != "error"
-    }
+    digests = f"SELECT {key} AS k, {row} AS r, {label} AS l FROM {source}"
+    conditions = {c.attribute.name: b for c in columns if (b := adjusted_condition(c, policies[c.name])) is not None}
     counts = ", ".join(f"count(*) FILTER (WHERE {b})" for b in conditions.values())
     return Comparison(
         source_settings=SOURCE_SETTINGS,
         source_summary_sql=(
             "SELECT count(*), coalesce(sum(('x' || left(r, 16))::bit(64)::bigint::numeric), 0)::text"
-            f" FROM (SELECT {row} AS r FROM ONLY {table}) AS rows"
+            f" FROM (SELECT {row} AS r FROM {source}) AS rows"
         ),
         source_rows_sql=f'SELECT k, r, l FROM ({digests}) AS rows ORDER BY k COLLATE "C", r COLLATE "C"',
-        source_adjusted_sql=f"SELECT {counts} FROM ONLY {table}" if counts else None,
+        source_adjusted_sql=f"SELECT {counts} FROM {source}" if counts else None,
         adjusted_columns=tuple(conditions),
+        left_out=left_out,
     )
 
 
 def _source_digest(columns: Sequence[ColumnPlan], policies: Mapping[str, str], encoding: str) -> str:
-    values = [source_value(c, policies[c.name]) for c in columns]
-    return f"md5(convert_to({source_row(values, encoding)}, '{encoding}'))"
+    values = [source_value(c, Asked(policies[c.name], encoding)) for c in columns]
+    return f"md5(convert_to({source_joined(values, encoding)}, '{encoding}'))"
 
 
 def _destination_digest(columns: Sequence[ColumnPlan]) -> str:
-    return f"MD5({destination_row([destination_value(c) for c in columns])})"
+    return f"MD5({destination_joined([destination_value(c) for c in columns])})"
 
 
 def _from(plan: TablePlan, database: str, final: bool) -> str:

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import pyarrow as pa
 
-from walshadow_core.api import Comparison, DestinationError, Lsn, RelationDescriptor, RowDigests, TablePlan
+from walshadow_core.api import (
+    NO_CHOICES,
+    ColumnChoice,
+    Comparison,
+    DestinationError,
+    Lsn,
+    RelationDescriptor,
+    RowDigests,
+    TablePlan,
+)
 from walshadow_sink_clickhouse import comparison, existing, planning, writer
 from walshadow_sink_clickhouse.blocks import BlockPool
 from walshadow_sink_clickhouse.client import Connection, connect
@@ -18,6 +27,16 @@ from walshadow_sink_clickhouse.url import EMBEDDED, Target
 _TO_END = 20
 """Seconds that a server may take to answer when a load is given up."""
 _NO_SIZE_LIMIT = {"max_table_size_to_drop": 0, "max_partition_size_to_drop": 0}
+
+
+@dataclasses.dataclass(frozen=True)
+class _Compared:
+    """How a table holds a relation's columns, those that are not compared, and whether its engine keeps versions of
+    a row."""
+
+    plan: TablePlan
+    left_out: dict[str, str]
+    final: bool
 
 
 class ClickHouseDestination:
@@ -41,21 +60,28 @@ class ClickHouseDestination:
             self._open = connect(self._target)
         return self._open
 
-    def plan(self, relation: RelationDescriptor, table: str, *, replace: bool = False) -> TablePlan:
+    def plan(
+        self,
+        relation: RelationDescriptor,
+        table: str,
+        *,
+        replace: bool = False,
+        choices: Mapping[str, ColumnChoice] = NO_CHOICES,
+    ) -> TablePlan:
         """How ``relation`` would land in ``table``. Changes nothing: a database or an engine's directory that is
         not there yet is made by create_staging. Raises TableRefused, DestinationError."""
         policy = self._target.settings.out_of_range
         path = self._target.path
         if path is not None and not path.exists():
             self._refuse_engine("Overlay" if self._database == "default" else None)
-            return planning.make_plan(relation, table, self._database, None, policy)
+            return planning.make_plan(relation, table, self._database, None, policy, choices)
         engine = existing.database_engine(self._connection, self._database)
         self._refuse_engine(engine)
         found = existing.find_table(self._connection, self._database, table)
         planning.refuse_staging(self._find(planning.staging_name(table)))
         if found is not None:
             planning.refuse_engine(found)
-        plan = planning.make_plan(relation, table, self._database, found, policy)
+        plan = planning.make_plan(relation, table, self._database, found, policy, choices)
         if found is not None and not replace:
             planning.refuse_foreign(
                 found, existing.has_foreign_rows(self._connection, self._database, table, found.ours)
@@ -143,27 +169,29 @@ class ClickHouseDestination:
 
     def comparison(self, relation: RelationDescriptor, table: str) -> Comparison:
         """The source's side of a comparison, as the out_of_range setting would have changed it."""
-        return comparison.source_side(self._compared(relation, table)[0], self._target.settings.out_of_range)
+        found = self._compared(relation, table)
+        return comparison.source_side(found.plan, found.left_out, self._target.settings.out_of_range)
 
     def comparison_summary(self, relation: RelationDescriptor, table: str) -> tuple[int, str]:
         """Count and checksum of the rows that a reader sees."""
-        plan, final = self._compared(relation, table)
-        row = self._connection.rows(comparison.destination_summary_sql(plan, self._database, final))[0]
+        found = self._compared(relation, table)
+        row = self._connection.rows(comparison.destination_summary_sql(found.plan, self._database, found.final))[0]
         return int(row[0]), str(row[1])
 
     def comparison_rows(self, relation: RelationDescriptor, table: str) -> Iterator[RowDigests]:
         """All rows that a reader sees, sorted by digest, in blocks."""
-        plan, final = self._compared(relation, table)
-        sql = comparison.destination_rows_sql(plan, self._database, final)
+        found = self._compared(relation, table)
+        sql = comparison.destination_rows_sql(found.plan, self._database, found.final)
         for key, row, label in self._connection.columns(sql, comparison.DESTINATION_SETTINGS):
             yield RowDigests(pa.array(key), pa.array(row), pa.array(label))
 
-    def _compared(self, relation: RelationDescriptor, table: str) -> tuple[TablePlan, bool]:
-        """How the table holds the relation's columns, and whether its engine keeps versions of a row."""
+    def _compared(self, relation: RelationDescriptor, table: str) -> _Compared:
         found = self._find(table)
         if found is None:
             raise DestinationError(f"there is no table {table!r} in {self.display_url}", "load it first")
-        return self.plan(relation, table, replace=True), "Replacing" in found.engine
+        planning.refuse_engine(found)
+        plan, left_out = planning.compared_plan(relation, found)
+        return _Compared(plan, left_out, "Replacing" in found.engine)
 
     def close(self) -> None:
         """Close the connections, those of writers that were neither finished nor aborted too, and free the blocks."""

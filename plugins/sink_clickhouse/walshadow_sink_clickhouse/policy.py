@@ -9,14 +9,6 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import DestinationError
 from walshadow_sink_clickhouse.settings import OutOfRange
-from walshadow_sink_clickhouse.typemap import ColumnType
-
-DATE_BOUNDS = (-25567, 120529)
-"""Days since 1970-01-01 of 1900-01-01 and 2299-12-31, the ends of Date32."""
-TIMESTAMP_BOUNDS = (-2208988800000000, 10413791999999999)
-"""Microseconds of 1900-01-01 00:00:00 and 2299-12-31 23:59:59.999999, the ends of DateTime64."""
-NANOSECOND_BOUNDS = (-2208988800000000, 9223372036854775)
-"""The same for DateTime64(9), whose nanoseconds end in 2262."""
 
 _INT64_MIN = np.int64(-(2**63))
 
@@ -29,13 +21,6 @@ class Adjusted:
     values: NDArray[np.signedinteger]
     to_null: NDArray[np.bool_] | None = None
     count: int = 0
-
-
-def bounds(sent: ColumnType, landed_scale: int) -> tuple[int, int]:
-    """The least and greatest raw value (days, microseconds) that the destination's type holds."""
-    if sent.encoding == "date":
-        return DATE_BOUNDS
-    return NANOSECOND_BOUNDS if landed_scale == 9 else TIMESTAMP_BOUNDS
 
 
 def refuse(column: str, count: int, what: str) -> DestinationError:

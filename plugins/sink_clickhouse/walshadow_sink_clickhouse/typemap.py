@@ -1,78 +1,126 @@
-"""Which ClickHouse type a Postgres column lands in, and how its Arrow values become that type's bytes."""
+"""What is sent to ClickHouse: types, with the Arrow types that they are made of and how values become bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 
-from walshadow_core.api import Attribute, TableRefused
+from walshadow_sink_clickhouse.quoting import identifier
 
-# Type oids, as catalog/pg_type.dat has them.
-BOOL, BYTEA, CHAR, NAME, INT8, INT2, INT4, TEXT, OID = 16, 17, 18, 19, 20, 21, 23, 25, 26
-JSON, FLOAT4, FLOAT8, BPCHAR, VARCHAR, DATE, TIME = 114, 700, 701, 1042, 1043, 1082, 1083
-TIMESTAMP, TIMESTAMPTZ, INTERVAL, TIMETZ, NUMERIC, UUID = 1114, 1184, 1186, 1266, 1700, 2950
-
-Encoding = Literal["fixed", "bool", "string", "uuid", "decimal", "date", "timestamp"]
+Encoding = Literal["fixed", "bool", "string", "uuid", "decimal", "date", "timestamp", "array", "tuple"]
 
 MAX_DECIMAL_DIGITS = 76
+
+DATE_BOUNDS = (-25567, 120529)
+"""Days since 1970-01-01 of 1900-01-01 and 2299-12-31, the ends of Date32."""
+TIMESTAMP_BOUNDS = (-2208988800000000, 10413791999999999)
+"""Microseconds of 1900-01-01 00:00:00 and 2299-12-31 23:59:59.999999, the ends of DateTime64."""
+NANOSECOND_BOUNDS = (-2208988800000000, 9223372036854775)
+"""The same for DateTime64(9), whose nanoseconds end in 2262."""
 
 
 @dataclass(frozen=True)
 class ColumnType:
-    """How one column is sent.
+    """How the values of one type are sent.
 
-    ``name`` is the ClickHouse type without Nullable. ``encoding`` says how Arrow values of one of the types
-    ``arrow`` become its bytes, ``width`` bytes each (0: strings). ``precision`` and ``scale`` are those of a
-    Decimal, ``scale`` also that of a DateTime64.
+    ``name`` is the ClickHouse type without Nullable, as a block names it. ``encoding`` says how Arrow values of one
+    of the types ``arrow`` become its bytes, ``width`` bytes each (0: strings). ``precision`` and ``scale`` are
+    those of a Decimal, ``scale`` also that of a DateTime64. ``limits`` are the least and greatest raw value (days,
+    microseconds) that fit where it lands. ``labels`` are an enum's, ``json`` says that a string is JSON:
+    what else than a String may hold it. ``parts`` are an array's element, or a tuple's elements.
     """
 
     name: str
     encoding: Encoding
-    arrow: tuple[pa.DataType, ...]
+    arrow: tuple[pa.DataType, ...] = ()
     width: int = 0
     precision: int = 0
     scale: int = 0
+    limits: tuple[int, int] = (0, 0)
+    labels: tuple[str, ...] = ()
+    json: bool = False
+    parts: tuple[Part, ...] = ()
 
     @property
     def can_be_out_of_range(self) -> bool:
         """Whether Postgres has values of it that ClickHouse has not."""
         return self.encoding in ("decimal", "date", "timestamp")
 
+    def takes(self, arrow: pa.DataType) -> bool:
+        """Whether values of this Arrow type can be sent as it."""
+        if self.encoding == "array":
+            return bool(pa.types.is_list(arrow)) and self.parts[0].type.takes(arrow.value_type)
+        if self.encoding == "tuple":
+            return (
+                bool(pa.types.is_struct(arrow))
+                and arrow.num_fields == len(self.parts)
+                and all(part.type.takes(arrow[i].type) for i, part in enumerate(self.parts))
+            )
+        return arrow in self.arrow
+
+    @property
+    def arrow_words(self) -> str:
+        """The Arrow type that is due, for people."""
+        if self.encoding == "array":
+            return f"list<{self.parts[0].type.arrow_words}>"
+        if self.encoding == "tuple":
+            return f"struct<{', '.join(part.type.arrow_words for part in self.parts)}>"
+        return str(self.arrow[0])
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value inside of an array or a tuple. ``nullable``: it may come as NULL, which an array has no room for: it
+    then becomes an empty one. ``name`` is that of a tuple's element."""
+
+    type: ColumnType
+    nullable: bool
+    name: str = ""
+
+
+def sent_name(kind: ColumnType, nullable: bool) -> str:
+    """The type as a block names it; the server converts where the destination's is wider."""
+    return f"Nullable({kind.name})" if nullable and kind.encoding not in ("array", "tuple") else kind.name
+
+
+def landed_name(kind: ColumnType, nullable: bool) -> str:
+    """The type that a table of ours gets for it: as it is sent, but that an enum's labels are kept once."""
+    if kind.encoding == "array":
+        return f"Array({_landed(kind.parts[0])})"
+    if kind.encoding == "tuple":
+        return _tuple_name((part.name, _landed(part)) for part in kind.parts)
+    name = sent_name(kind, nullable)
+    return f"LowCardinality({name})" if kind.labels else name
+
+
+def _landed(part: Part) -> str:
+    return landed_name(part.type, part.nullable)
+
+
+def _tuple_name(elements: Iterable[tuple[str, str]]) -> str:
+    return f"Tuple({', '.join(f'{identifier(name)} {kind}' for name, kind in elements)})"
+
 
 STRING = ColumnType("String", "string", (pa.string(), pa.binary()))
+JSON = ColumnType("String", "string", (pa.string(), pa.binary()), json=True)
+BOOL = ColumnType("Bool", "bool", (pa.bool_(),), 1)
+UUID = ColumnType("UUID", "uuid", (pa.binary(16),), 16)
+DATE = ColumnType("Date32", "date", (pa.date32(),), 4, limits=DATE_BOUNDS)
+TIME = ColumnType("Time64(6)", "fixed", (pa.time64("us"),), 8)
 
-_SIMPLE: dict[int, ColumnType] = {
-    BOOL: ColumnType("Bool", "bool", (pa.bool_(),), 1),
-    CHAR: ColumnType("Int8", "fixed", (pa.int8(),), 1),
-    INT2: ColumnType("Int16", "fixed", (pa.int16(),), 2),
-    INT4: ColumnType("Int32", "fixed", (pa.int32(),), 4),
-    INT8: ColumnType("Int64", "fixed", (pa.int64(),), 8),
-    OID: ColumnType("UInt32", "fixed", (pa.uint32(),), 4),
-    FLOAT4: ColumnType("Float32", "fixed", (pa.float32(),), 4),
-    FLOAT8: ColumnType("Float64", "fixed", (pa.float64(),), 8),
-    DATE: ColumnType("Date32", "date", (pa.date32(),), 4),
-    TIME: ColumnType("Time64(6)", "fixed", (pa.time64("us"),), 8),
-    UUID: ColumnType("UUID", "uuid", (pa.binary(16),), 16),
-} | dict.fromkeys((TEXT, VARCHAR, BPCHAR, NAME, JSON, BYTEA, TIMETZ, INTERVAL), STRING)
+
+def number_type(arrow: pa.DataType) -> ColumnType:
+    """Int8 to Int64, UInt8 to UInt64, Float32, Float64, out of Arrow's type of the same bytes."""
+    family = "Float" if pa.types.is_floating(arrow) else "Int" if pa.types.is_signed_integer(arrow) else "UInt"
+    return ColumnType(f"{family}{arrow.bit_width}", "fixed", (arrow,), arrow.byte_width)
 
 
 def decimal_width(precision: int) -> int:
     """Bytes of a ClickHouse Decimal: Int32, Int64, Int128 or Int256, by its digits."""
     return 4 if precision <= 9 else 8 if precision <= 18 else 16 if precision <= 38 else 32
-
-
-def numeric_shape(typmod: int) -> tuple[int, int] | None:
-    """Digits and scale that hold every value of numeric with this typmod (``utils/adt/numeric.c``), None for
-    plain numeric. A negative scale needs that many digits more; a scale above the precision needs only itself."""
-    if typmod < 4:
-        return None
-    precision = (typmod - 4) >> 16 & 0xFFFF
-    scale = ((typmod - 4 & 0x7FF) ^ 1024) - 1024
-    if scale < 0:
-        return precision - scale, 0
-    return max(precision, scale), scale
 
 
 def decimal_type(precision: int, scale: int) -> ColumnType:
@@ -85,28 +133,30 @@ def decimal_type(precision: int, scale: int) -> ColumnType:
 def timestamp_type(digits: int) -> ColumnType:
     """DateTime64(digits, 'UTC'), out of microseconds."""
     arrow = (pa.timestamp("us"), pa.timestamp("us", "UTC"))
-    return ColumnType(f"DateTime64({digits}, 'UTC')", "timestamp", arrow, 8, scale=digits)
+    return ColumnType(f"DateTime64({digits}, 'UTC')", "timestamp", arrow, 8, scale=digits, limits=TIMESTAMP_BOUNDS)
 
 
-def column_type(attribute: Attribute) -> ColumnType:
-    """The type for one attribute. Raises TableRefused naming column and type."""
-    oid, typmod = attribute.type_oid, attribute.typmod
-    if oid in _SIMPLE:
-        return _SIMPLE[oid]
-    if oid in (TIMESTAMP, TIMESTAMPTZ):
-        return timestamp_type(typmod if 0 <= typmod <= 6 else 6)
-    if oid == NUMERIC:
-        shape = numeric_shape(typmod)
-        if shape is None or shape[0] > MAX_DECIMAL_DIGITS:
-            return STRING
-        return decimal_type(*shape)
-    raise TableRefused(f"column {attribute.name!r} is of type {attribute.type_name}, which has no ClickHouse type here")
+def enum_type(labels: Iterable[str]) -> ColumnType:
+    """An enum's labels as strings."""
+    return ColumnType("String", "string", (pa.string(), pa.binary()), labels=tuple(labels))
+
+
+def array_type(element: Part) -> ColumnType:
+    """Array(element)."""
+    return ColumnType(f"Array({sent_name(element.type, element.nullable)})", "array", parts=(element,))
+
+
+def tuple_type(parts: Iterable[Part]) -> ColumnType:
+    """Tuple(name element, …)."""
+    elements = tuple(parts)
+    name = _tuple_name((part.name, sent_name(part.type, part.nullable)) for part in elements)
+    return ColumnType(name, "tuple", parts=elements)
 
 
 META_TYPES: tuple[tuple[str, ColumnType], ...] = (
-    ("_lsn", ColumnType("UInt64", "fixed", (pa.uint64(),), 8)),
-    ("_xid", ColumnType("UInt32", "fixed", (pa.uint32(),), 4)),
+    ("_lsn", number_type(pa.uint64())),
+    ("_xid", number_type(pa.uint32())),
     ("_commit_ts", timestamp_type(6)),
-    ("_is_deleted", _SIMPLE[BOOL]),
+    ("_is_deleted", BOOL),
 )
 """The four columns after a table's own, in META_FIELDS' order."""
