@@ -6,13 +6,14 @@ What a tuple's data looks like is said by ``access/htup_details.h`` (null bitmap
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from walshadow_core.api import Bytes, FormatError, RelationDescriptor
+from walshadow_core.api import Attribute, Bytes, FormatError, RelationDescriptor
 from walshadow_core.pgformat.heap import TupleData
 from walshadow_core.pgformat.jit import kernel
 from walshadow_core.pgformat.varlena import (
@@ -363,16 +364,19 @@ class TuplePlan:
         """The plan that gives ``relation.columns`` in order. A dropped attribute keeps its place in the tuple; a
         virtual one has an attribute number and a null bit, and no bytes. Raises FormatError for a missing value
         that does not have its type's width."""
-        attributes = relation.attributes
-        output = {a.number: c for c, a in enumerate(relation.columns)}
+        return cls.of_attributes(relation.attributes, relation.columns, relation.qualified_name)
+
+    @classmethod
+    def of_attributes(cls, attributes: Sequence[Attribute], columns: Sequence[Attribute], name: str) -> TuplePlan:
+        """The same for the tuples of anything; ``name`` is for errors."""
+        output = {a.number: c for c, a in enumerate(columns)}
         missing = np.full((len(attributes), 2), -1, np.int32)
         pieces = bytearray()
         for j, a in enumerate(attributes):
             if a.missing is not None and a.number in output:
                 if a.length >= 0 and len(a.missing) != a.length:
                     raise FormatError(
-                        f'{relation.qualified_name}: the missing value of column "{a.name}" has '
-                        f"{len(a.missing)} bytes, not {a.length}"
+                        f'{name}: the missing value of column "{a.name}" has {len(a.missing)} bytes, not {a.length}'
                     )
                 missing[j] = len(pieces), len(a.missing)
                 pieces += a.missing
