@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 import pluggy
 import pyarrow as pa
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from pydantic import BaseModel
 
 PROJECT = "walshadow"
@@ -164,6 +164,23 @@ class StoredValues:
     valid: NDArray[np.bool_]
     typmod: int
     encoding: str
+
+    def fixed(self, dtype: DTypeLike) -> NDArray[Any]:
+        """The values of a type of fixed width as an array of such elements, zero for NULL. Raises BadValue."""
+        wanted = np.dtype(dtype)
+        rows = np.flatnonzero(self.valid)
+        wrong = rows[self.length[rows] != wanted.itemsize]
+        if wrong.size:
+            raise BadValue(int(wrong[0]), f"a value of {self.length[wrong[0]]} bytes, not {wanted.itemsize}")
+        values = np.zeros(self.valid.size, wanted)
+        places = self.offset[rows][:, None] + np.arange(wanted.itemsize)
+        values.view(np.uint8).reshape(-1, wanted.itemsize)[rows] = self.buf[places]
+        return values
+
+    def payloads(self) -> Iterator[bytes | None]:
+        """The bytes of each value, None for NULL: slow, and plain."""
+        for valid, offset, length in zip(self.valid, self.offset, self.length, strict=True):
+            yield self.buf[offset : offset + length].tobytes() if valid else None
 
 
 @dataclass(frozen=True)

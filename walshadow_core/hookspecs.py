@@ -18,8 +18,10 @@ from walshadow_core.api import (
     PROJECT,
     BackupSource,
     Destination,
+    PgType,
     PluginInfo,
     TransactionStatus,
+    TypeCodec,
     VisibilityResolver,
     WalFetcher,
 )
@@ -80,6 +82,27 @@ def walshadow_destination(url: str, settings: Mapping[str, Any]) -> Destination 
     >>> @hookimpl
     ... def walshadow_destination(url, settings):
     ...     return ParquetDestination(url, Settings(**settings)) if url.startswith("parquet+") else None
+    """
+
+
+@hookspec(firstresult=True)
+def walshadow_type_codec(pg_type: PgType) -> TypeCodec | None:
+    """How values of a type are decoded, of which the core knows nothing, or less than you.
+
+    It is asked for every base type that is not Postgres's own, and for the few of those that the core does not decode
+    (``aclitem``), wherever a table has them: in a column, an array, a domain, a composite. Your answer goes before the
+    core's. A type is best known by its name: its oid and schema are another one in every database.
+
+    The types of the extension ``isn`` are eight bytes, the number times two and a bit that marks a wrong check digit:
+
+    >>> @hookimpl
+    ... def walshadow_type_codec(pg_type):
+    ...     if pg_type.name not in ("ean13", "isbn13"):
+    ...         return None
+    ...     return TypeCodec(pa.uint64(), decode_ean, suggested_type="UInt64")
+    ...
+    >>> def decode_ean(values):
+    ...     return pa.array(values.fixed("<u8") >> 1, mask=~values.valid)
     """
 
 

@@ -25,8 +25,10 @@ from walshadow_core.api import (
     PROJECT,
     BackupSource,
     Destination,
+    PgType,
     PluginInfo,
     TransactionStatus,
+    TypeCodec,
     UsageError,
     VisibilityResolver,
     WalFetcher,
@@ -189,6 +191,29 @@ class Plugins:
             if answer is not None:
                 return cast(VisibilityResolver, answer)
         raise WalshadowError(f"no plugin answered for the visibility resolver {name}, though one claims it")
+
+    def type_codec(self, pg_type: PgType) -> TypeCodec | None:
+        """How a plugin decodes a type; None if there is no such plugin.
+
+        Raises UsageError if more than one does, WalshadowError for an answer that is no TypeCodec.
+        """
+        hook = "walshadow_type_codec"
+        answers: dict[str, TypeCodec] = {}
+        for plugin in self.usable:
+            answer = self._call(plugin, hook, pg_type=pg_type) if hook in plugin.hooks else None
+            if isinstance(answer, TypeCodec):
+                answers[plugin.name] = answer
+            elif answer is not None:
+                raise WalshadowError(
+                    f"plugin {plugin.name} gave {type(answer).__name__} for type {pg_type.name}, not a TypeCodec",
+                    "report it to its author",
+                )
+        if len(answers) > 1:
+            raise UsageError(
+                f"type {pg_type.schema}.{pg_type.name} is decoded by more than one plugin: {_list(answers)}",
+                f"leave one out: {DISABLE_VARIABLE}={list(answers)[-1]}",
+            )
+        return next(iter(answers.values()), None)
 
     def register_commands(self, app: typer.Typer, plugin: Plugin) -> None:
         """Let one plugin add its commands to ``app``. Raises WalshadowError naming it if it fails."""

@@ -1,8 +1,8 @@
 """The registry of types: which codec decodes a column, in its type's own Arrow form or as text.
 
-A type is found by its oid where Postgres itself has it (oids of ``catalog/pg_type.dat`` are the same in every
-database), by its name where an extension brings it, and by its kind where users make it: array, domain, enum,
-composite, range, multirange.
+A type that a plugin decodes is the plugin's. Any other is found by its oid where Postgres itself has it (oids of
+``catalog/pg_type.dat`` are the same in every database), by its name where an extension brings it, and by its kind
+where users make it: array, domain, enum, composite, range, multirange.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from walshadow_core.decode import (
     text_fixed,
     type_array,
     type_bits,
+    type_cube,
     type_datetime,
     type_domain,
     type_enum,
@@ -26,12 +27,16 @@ from walshadow_core.decode import (
     type_ids,
     type_jsonb,
     type_jsonpath,
+    type_ltree,
     type_money,
     type_network,
     type_numeric,
+    type_plugin,
+    type_postgis,
     type_snapshot,
     type_text,
     type_tsearch,
+    type_vector,
     type_xml,
 )
 from walshadow_core.decode.columns import (
@@ -77,8 +82,15 @@ TEXTS: Mapping[int, CodecMaker] = {
 }
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
-EXTENSION_CODECS: Mapping[str, CodecMaker] = {**type_hstore.EXTENSION_CODECS}
-EXTENSION_TEXTS: Mapping[str, CodecMaker] = {}
+EXTENSION_CODECS: Mapping[str, CodecMaker] = {
+    **type_hstore.EXTENSION_CODECS,
+    **type_text.EXTENSION_CODECS,
+    **type_ltree.EXTENSION_CODECS,
+    **type_cube.EXTENSION_CODECS,
+    **type_vector.EXTENSION_CODECS,
+    **type_postgis.EXTENSION_CODECS,
+}
+EXTENSION_TEXTS: Mapping[str, CodecMaker] = {**type_vector.EXTENSION_TEXTS}
 """Types that extensions bring, by name, likewise."""
 
 CAST_TEXTS: Mapping[int, CodecMaker] = {
@@ -117,6 +129,8 @@ _CODECS: Codecs = _Codecs()
 
 def native_codec(use: TypeUse) -> Codec:
     """The codec of a type in its own Arrow form. Raises TableRefused naming column and type."""
+    if use.type.codec is not None:
+        return type_plugin.own(use)
     made = _find(use, CODECS, EXTENSION_CODECS, CONTAINERS)
     if made is None:
         raise _unsupported(use)
@@ -126,6 +140,8 @@ def native_codec(use: TypeUse) -> Codec:
 def text_codec(use: TypeUse) -> Codec:
     """The codec of a type as its output function prints it: strings, or under the invalid_text policy ``bytes``
     binaries where there is text in it. Raises TableRefused."""
+    if use.type.codec is not None:
+        return type_plugin.text(use)
     made = _find(use, TEXTS, EXTENSION_TEXTS, CONTAINER_TEXTS)
     if made is None:
         made = native_codec(use)
@@ -152,7 +168,10 @@ def _find(
 
 
 def _unsupported(use: TypeUse) -> TableRefused:
-    return TableRefused(f'column "{use.column}" has type {use.type_name}, which is not supported yet')
+    return TableRefused(
+        f'column "{use.column}" has type {use.type_name}, which nothing here decodes',
+        f"load its bytes in hex with --type TABLE.{use.column}=hex, leave it out with --exclude, or install a plugin",
+    )
 
 
 def use_of(attribute: Attribute, encoding: str, options: DecodeOptions) -> TypeUse:
