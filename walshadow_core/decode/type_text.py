@@ -131,3 +131,6 @@ CODECS: Mapping[int, CodecMaker] = {
     oid.BYTEA: _make_bytea,
 }
 """This family's types, by oid."""
+
+EXTENSION_CODECS: Mapping[str, CodecMaker] = {"citext": CODECS[oid.TEXT]}
+"""The same, by name."""
