@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 from walshadow_core.api import Attribute, PgType, RelationDescriptor, RelFileLocator, TableRefused
 from walshadow_core.catalog.keys import IndexFacts, choose_key
+from walshadow_core.catalog.refusals import Below, refusal, refusal_of_tree
 from walshadow_core.catalog.rows import ARRAY_SUBSCRIPT_HANDLER, AttributeRow, CatalogRows, ClassRow, IndexRow, TypeRow
 from walshadow_core.catalog.trees import merged
 from walshadow_core.catalog.type_names import format_type
@@ -44,23 +45,28 @@ class CatalogBuilder:
 
     # -- relations
 
-    def class_of(self, oid: int) -> ClassRow:
-        """The relation's own row."""
-        return self._classes[oid]
-
     def name_of(self, oid: int) -> tuple[str, str]:
         """(schema, name) of a relation."""
         row = self._classes[oid]
         return self._rows.namespaces[row.namespace], row.name
 
-    def access_method_of(self, oid: int) -> str | None:
-        """The name of a relation's access method, its number where that is not known, None if it has none."""
-        number = self._classes[oid].access_method
+    def refusal(self, oid: int, *, with_children: bool = False) -> str | None:
+        """Why this relation can't be loaded, with those below it where they belong to it; None if it can."""
+        row = self._classes[oid]
+        if reason := refusal(row, self._access_method(row)):
+            return reason
+        if row.kind != "p" and not with_children:
+            return None
+        classes = [self._classes[o] for o in self.below(oid)]
+        return refusal_of_tree(Below(self.name_of(c.oid), c, self._access_method(c)) for c in classes)
+
+    def _access_method(self, row: ClassRow) -> str | None:
+        number = row.access_method
         return self._rows.access_methods.get(number, f"number {number}") if number else None
 
     def below(self, oid: int) -> list[int]:
-        """The oids of the relations that a query of this one reads too, in oid order: at any depth, without
-        partitioned tables themselves, partitions that are being detached, and temporary tables (of whoever)."""
+        """The oids of the relations with rows that a query of this one reads too, in oid order: at any depth, without
+        partitions that are being detached, and without temporary tables (of whoever)."""
         found: set[int] = set()
         waiting = list(self._children[oid])
         while waiting:
@@ -80,11 +86,14 @@ class CatalogBuilder:
         and for a type that can't be described.
         """
         own = self._single(oid, sizes, missing)
-        below = self.below(oid) if own.kind == "p" or with_children else []
-        if own.kind != "p" and not below:
-            return own
-        leaves = [self._single(leaf, sizes, missing) for leaf in below]
-        return merged(own, leaves)
+        leaves = [self._single(leaf, sizes, missing) for leaf in self.stored(oid, with_children) if leaf != oid]
+        return merged(own, leaves) if leaves or own.kind == "p" else own
+
+    def stored(self, oid: int, with_children: bool) -> list[int]:
+        """The oids of the relations whose files hold the rows of ``relation()``."""
+        if self._classes[oid].kind == "p":
+            return self.below(oid)
+        return [oid, *(self.below(oid) if with_children else [])]
 
     def _single(self, oid: int, sizes: Mapping[int, int], missing: Missing) -> RelationDescriptor:
         row = self._classes[oid]
@@ -207,15 +216,3 @@ def _facts(row: IndexRow) -> IndexFacts:
         partial=row.partial,
         exclusion=row.exclusion,
     )
-
-
-def shared_storage(relations: Iterable[RelationDescriptor]) -> list[tuple[RelationDescriptor, RelationDescriptor]]:
-    """Pairs of relations that have rows of the same stored relation: a root and one of its own leaves, say."""
-    owners: dict[int, RelationDescriptor] = {}
-    pairs = []
-    for relation in relations:
-        for stored in relation.stored:
-            other = owners.setdefault(stored.oid, relation)
-            if other is not relation and (other, relation) not in pairs:
-                pairs.append((other, relation))
-    return pairs

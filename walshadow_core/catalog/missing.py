@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from walshadow_core.api import FormatError
+from walshadow_core.catalog.build import CatalogBuilder
 from walshadow_core.catalog.connect import SourceConnection
+from walshadow_core.catalog.rows import AttributeRow
 
 _ARRAY_OF_ONE = struct.Struct("!iiIiii")
 """ndim, flags, element oid, dimension, lower bound, element length (``array_send`` in ``adt/arrayfuncs.c``)."""
 
 _MISSING = """
-select attrelid, attnum, attmissingval from pg_attribute
-where attrelid = any (%s::oid[]) and attnum > 0 and atthasmissing and atttypid = any (%s::oid[])"""
+select a.attrelid, a.attnum, a.attmissingval from pg_attribute a
+join unnest(%s::oid[], %s::int2[]) as w (relation, number) on (a.attrelid, a.attnum) = (w.relation, w.number)"""
+
+_TEXT_SETTINGS = (
+    "set local datestyle = 'ISO'; set local intervalstyle = 'postgres'; set local timezone = 'UTC'; "
+    "set local extra_float_digits = 1; set local bytea_output = 'hex'; set local client_encoding = 'UTF8'"
+)
 
 
 def read_missing(
-    connection: SourceConnection, relations: Iterable[int], types: Iterable[int]
-) -> dict[tuple[int, int], tuple[int, bytes]]:
-    """The missing values of the columns of these relations that have one of these types.
+    connection: SourceConnection, builder: CatalogBuilder, attributes: Iterable[AttributeRow], encoding: str
+) -> dict[tuple[int, int], bytes | str]:
+    """The missing values that there are, by (relation oid, attribute number): in on-disk form, or where a type's
+    can't be had, as its output function prints them. ``encoding`` is the database's.
 
-    Gives (relation oid, attribute number) → (type oid, value in the type's binary send format); text is in the
-    database's own encoding. attmissingval is an array of one element, and the server sends it in binary
-    format without a detour over text, so that no setting of the role (DateStyle, extra_float_digits, …) and
-    no typmod can change it. Must be called inside a transaction. Raises FormatError.
+    attmissingval is an array of one element. The server sends it in binary format without a detour over text, so
+    that no setting of the role (DateStyle, extra_float_digits, …) and no typmod can change it; where it has to be
+    text, the settings are pinned. Must be called inside a transaction. Raises FormatError.
     """
+    there = [a for a in attributes if a.has_missing and not a.dropped]
+    if not there:
+        return {}
+    # The decoder brings its compiler with it: only a table that needs it waits for that.
+    from walshadow_core.decode.missing import on_disk, storable
+
+    types = {(a.relation, a.number): builder.type(a.type) for a in there}
+    binary = [key for key, type_ in types.items() if storable(type_)]
+    as_text = [key for key in types if key not in set(binary)]
+    found: dict[tuple[int, int], bytes | str] = {}
+    for key, array in _read_binary(connection, binary).items():
+        found[key] = on_disk(types[key], array_element(array), encoding)
+    for key, array_text in _read_text(connection, as_text).items():
+        found[key] = array_text_element(array_text)
+    return found
+
+
+def _read_binary(connection: SourceConnection, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+    """The arrays in send format, texts in them in the database's own encoding."""
+    if not keys:
+        return {}
     connection.execute("set local client_encoding = 'SQL_ASCII'")
-    cursor = connection.execute(_MISSING, (list(relations), list(types)), binary=True)
+    cursor = connection.execute(_MISSING, [list(part) for part in zip(*keys, strict=True)], binary=True)
     result = cursor.pgresult
     assert result is not None
     found = {}
@@ -35,16 +63,40 @@ def read_missing(
         relation, number, array = (result.get_value(row, column) for column in range(3))
         assert relation is not None and number is not None
         if array is not None:
-            key = int.from_bytes(relation, "big"), int.from_bytes(number, "big")
-            found[key] = array_element(array)
+            found[int.from_bytes(relation, "big"), int.from_bytes(number, "big")] = array
     connection.execute("set local client_encoding = 'UTF8'")
     return found
 
 
-def array_element(array: bytes) -> tuple[int, bytes]:
-    """The type oid and the bytes of the one element of an array in send format. Raises FormatError."""
+def _read_text(connection: SourceConnection, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
+    """The arrays as array_out prints them."""
+    if not keys:
+        return {}
+    connection.execute(_TEXT_SETTINGS)
+    query = _MISSING.replace("a.attmissingval", "a.attmissingval::text")
+    rows = connection.execute(query.encode(), [list(part) for part in zip(*keys, strict=True)]).fetchall()
+    return {(relation, number): text for relation, number, text in rows if text is not None}
+
+
+def array_element(array: bytes) -> bytes:
+    """The bytes of the one element of an array in send format. Raises FormatError."""
     if len(array) >= _ARRAY_OF_ONE.size:
-        ndim, _, type_oid, count, _, length = _ARRAY_OF_ONE.unpack_from(array)
+        ndim, _, _, count, _, length = _ARRAY_OF_ONE.unpack_from(array)
         if ndim == count == 1 and length == len(array) - _ARRAY_OF_ONE.size:
-            return type_oid, array[_ARRAY_OF_ONE.size :]
+            return array[_ARRAY_OF_ONE.size :]
     raise FormatError(f"attmissingval is not an array of one value: {array[:32].hex(' ')}")
+
+
+def array_text_element(text: str) -> str:
+    """The one element of an array that array_out printed (``adt/arrayfuncs.c``): in double quotes, with a backslash
+    before those inside and before backslashes, unless it needs none. Raises FormatError."""
+    inside = text[1:-1]
+    if len(text) < 2 or text[0] != "{" or text[-1] != "}" or not inside:
+        raise FormatError(f"attmissingval is not an array of one value: {text[:64]!r}")
+    if inside[0] != '"':
+        return inside
+    out = []
+    characters = iter(inside[1:-1])
+    for character in characters:
+        out.append(next(characters, "") if character == "\\" else character)
+    return "".join(out)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from walshadow_core.catalog.names import printable, printable_name
+from walshadow_core.catalog.rows import HEAP_ACCESS_METHOD, ClassRow
 
 
 class Refusal(NamedTuple):
@@ -18,7 +19,6 @@ class Refusal(NamedTuple):
 
 _KINDS = {
     "v": "a view has no rows of its own; name the tables that it reads",
-    "m": "a materialized view is not supported; name the tables that it reads",
     "f": "the rows of a foreign table are not in this cluster; load it from the server that has them",
     "S": "a sequence is not a table; name the table that uses it",
     "i": "an index is not a table; name its table",
@@ -26,38 +26,64 @@ _KINDS = {
     "c": "a composite type is not a table; name a table",
     "t": "a TOAST table comes with the table that it belongs to; name that one",
 }
+_STORED_KINDS = "rm"
+"""An ordinary table and a materialized view have a heap of their own."""
 _PERSISTENCE = {
     "t": "a temporary table is in no backup; copy its rows into an ordinary table",
     "u": "an unlogged table is in no backup; ALTER TABLE … SET LOGGED",
 }
-_HEAP = "heap"
 _FIRST_NORMAL_OID = 16384
 """FirstNormalObjectId (``access/transam.h``): what initdb made is below."""
 
 
-def refusal(
-    oid: int, kind: str, persistence: str, access_method: str | None, children: Sequence[tuple[str, str]]
-) -> str | None:
-    """Why this relation is refused, None if it is not. ``children`` are (schema, name) of the leaves of a
-    partitioned table, or of the tables that inherit from an ordinary one."""
-    leaves = ", ".join(printable_name(*child) for child in children)
-    if kind == "p":
-        remedy = f"name its leaves for now: {leaves}" if leaves else "it has no partitions with rows"
-        return f"a partitioned table has no rows of its own; {remedy}"
-    if kind != "r":
-        return _KINDS.get(kind, f"relations of kind {kind!r} are not supported; name an ordinary table")
-    if oid < _FIRST_NORMAL_OID:
+def refusal(row: ClassRow, access_method: str | None) -> str | None:
+    """Why this relation itself is refused, None if it is not: those below it do not count here."""
+    if row.kind != "p" and row.kind not in _STORED_KINDS:
+        return _KINDS.get(row.kind, f"relations of kind {row.kind!r} are not supported; name an ordinary table")
+    if row.oid < _FIRST_NORMAL_OID:
         return "a system catalog can't be loaded; name a table of your own"
-    if persistence != "p":
-        return _PERSISTENCE.get(persistence, f"persistence {persistence!r} is not supported; name an ordinary table")
-    if access_method != _HEAP:
-        return f"its access method is {access_method}, only {_HEAP} can be read; ALTER TABLE … SET ACCESS METHOD heap"
-    if leaves:
-        return (
-            f"other tables inherit from it ({leaves}), and a query shows their rows as its own, which is not "
-            "supported yet; name those tables, or end the inheritance (ALTER TABLE … NO INHERIT)"
+    if row.persistence != "p":
+        return _PERSISTENCE.get(
+            row.persistence, f"persistence {row.persistence!r} is not supported; name an ordinary table"
         )
+    if row.kind != "p" and row.access_method != HEAP_ACCESS_METHOD:
+        return f"its access method is {access_method}, only heap can be read; ALTER TABLE … SET ACCESS METHOD heap"
     return None
+
+
+class Below(NamedTuple):
+    """A relation below one that was asked for: (schema, name), its row, and the name of its access method."""
+
+    name: tuple[str, str]
+    row: ClassRow
+    access_method: str | None
+
+
+def refusal_of_tree(below: Iterable[Below]) -> str | None:
+    """Why a relation can't be loaded with those below it, None if it can."""
+    obstacles = {printable_name(*b.name): why for b in below if (why := _obstacle(b)) is not None}
+    if not obstacles:
+        return None
+    named = ", ".join(f"{name} ({why})" for name, why in obstacles.items())
+    return f"some of the relations below it are in no backup: {named}; take them out of it, or name the others instead"
+
+
+def _obstacle(below: Below) -> str | None:
+    row = below.row
+    if row.kind == "f":
+        return "a foreign table"
+    if row.kind != "r":
+        return f"of kind {row.kind!r}"
+    if row.persistence != "p":
+        return "unlogged" if row.persistence == "u" else f"persistence {row.persistence!r}"
+    if row.access_method != HEAP_ACCESS_METHOD:
+        return f"access method {below.access_method}"
+    return None
+
+
+def shares_rows(first: str, second: str) -> str:
+    """Two relations that were asked for have rows in common."""
+    return f"{first} and {second} have rows in common, and a row goes to one table; name one of the two"
 
 
 def closest(wanted: str, names: Sequence[str]) -> list[str]:

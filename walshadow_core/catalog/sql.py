@@ -2,32 +2,43 @@
 
 What the descriptors say comes from the catalog tables alone, which the snapshot holds still. Functions that
 look names or files up (to_regclass, pg_relation_filenode, format_type…) use the newest catalog whatever the
-snapshot is: so names are resolved, and files and keys found, by joins. Locking the tables instead would need
-a privilege on each, and would stand in the way of DDL. Two such functions are left: format_type, whose text
-is for people, and pg_relation_size, whose answer belongs to the newest file. So the newest file's number is
-asked along, and if it is not the one in the snapshot (a TRUNCATE, VACUUM FULL or ALTER TABLE has committed in
-between), the whole snapshot is taken anew.
+snapshot is: so names are resolved, and files and keys found, by joins, and types are named by `catalog.type_names`.
+Locking the tables instead would need a privilege on each, and would stand in the way of DDL. One such function is
+left: pg_relation_size, whose answer belongs to the newest file. So the newest file's number is asked along, and if
+it is not the one in the snapshot (a TRUNCATE, VACUUM FULL or ALTER TABLE has committed in between), the whole
+snapshot is taken anew.
 
 No privilege is needed that PUBLIC does not have by default, neither USAGE on the schema nor SELECT on the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
 
-from walshadow_core.api import Attribute, RelationDescriptor, RelFileLocator
+from walshadow_core.api import RelationDescriptor
+from walshadow_core.catalog.build import CatalogBuilder
 from walshadow_core.catalog.cluster import ClusterFacts, read_cluster
 from walshadow_core.catalog.connect import SourceConnection, source_connection
-from walshadow_core.catalog.keys import IndexFacts, choose_key
 from walshadow_core.catalog.missing import read_missing
 from walshadow_core.catalog.names import QualifiedName, parse_qualified, printable
-from walshadow_core.catalog.refusals import Refusal, no_schema, not_found, refusal
+from walshadow_core.catalog.refusals import Refusal, no_schema, not_found
+from walshadow_core.catalog.rows import (
+    AttributeRow,
+    CatalogRows,
+    ClassRow,
+    DatabaseRow,
+    EnumRow,
+    IndexRow,
+    InheritsRow,
+    NotNullRow,
+    RangeRow,
+    TypeRow,
+)
+from walshadow_core.catalog.snapshot import describe
 
 __all__ = ["CatalogSnapshot", "ClusterFacts", "Refusal", "read_catalog"]
 
@@ -38,15 +49,17 @@ _LOCK_TIMEOUT = "10s"
 @dataclass(frozen=True)
 class CatalogSnapshot:
     """What one look at the source's catalog gave: the descriptors in the order in which they were asked for,
-    each relation once, and the names that can't be had."""
+    each relation once; the names that can't be had; and what to tell the user about a relation, by its oid."""
 
     cluster: ClusterFacts
     relations: tuple[RelationDescriptor, ...]
     refused: tuple[Refusal, ...]
+    notices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_catalog(dsn: str, tables: Sequence[str]) -> CatalogSnapshot:
-    """Read the descriptors of ``tables`` (names as people write them, see `parse_qualified`).
+def read_catalog(dsn: str, tables: Sequence[str], *, with_children: bool = False) -> CatalogSnapshot:
+    """Read the descriptors of ``tables`` (names as people write them, see `parse_qualified`). With
+    ``with_children`` a table has the rows of those that inherit from it too.
 
     ``dsn`` is a libpq connection string of a primary or a standby. Raises UsageError for a text that is no
     table name or no DSN, SourceError if the source can't be reached or read.
@@ -55,7 +68,7 @@ def read_catalog(dsn: str, tables: Sequence[str]) -> CatalogSnapshot:
     with source_connection(dsn) as connection:
         for attempt in range(1, _ATTEMPTS + 1):
             cluster = read_cluster(connection)
-            reading = _Reading(connection, cluster)
+            reading = _Reading(connection, cluster, with_children)
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             with connection.transaction():
@@ -63,7 +76,7 @@ def read_catalog(dsn: str, tables: Sequence[str]) -> CatalogSnapshot:
             if not reading.moved or attempt == _ATTEMPTS:
                 break
     refused = sorted(reading.refused, key=lambda refusal: tables.index(refusal.name))
-    return CatalogSnapshot(cluster, tuple(reading.relations), tuple(refused))
+    return CatalogSnapshot(cluster, tuple(reading.relations), tuple(refused), reading.notices)
 
 
 _SEARCH_PATH = "select pg_catalog.current_schemas(true)"
@@ -86,52 +99,76 @@ where c.relkind in ('r', 'p', 'v', 'm', 'f') and c.oid >= 16384
   and (n.nspname = any (%(schemas)s::name[]) or c.relname = %(name)s::name)
 order by n.nspname = any (%(schemas)s::name[]) desc, 1, 2 limit 20000"""
 
-_RELATIONS = """
-select c.oid, n.nspname, c.relname, c.relkind, c.relpersistence, c.relreplident, a.amname,
-  c.relfilenode, case when c.reltablespace = 0 then d.dattablespace else c.reltablespace end,
-  c.reltoastrelid, t.relfilenode,
-  case when t.reltablespace = 0 then d.dattablespace else t.reltablespace end
-from pg_class c join pg_namespace n on n.oid = c.relnamespace
-join pg_database d on d.oid = %(database)s
-left join pg_am a on a.oid = c.relam left join pg_class t on t.oid = c.reltoastrelid
-where c.oid = any (%(oids)s::oid[])"""
+_DATABASE_SPACE = "select dattablespace from pg_database where oid = %s"
 
-_CHILDREN = """
-with recursive below as (
-  select inhparent as root, inhrelid as oid from pg_inherits where inhparent = any (%s::oid[])
-  union select b.root, i.inhrelid from below b join pg_inherits i on i.inhparent = b.oid)
-select b.root, n.nspname, c.relname from below b
-join pg_class c on c.oid = b.oid join pg_namespace n on n.oid = c.relnamespace
-where c.relkind <> 'p' order by 1, 2, 3"""
+_INHERITS = """
+with recursive edge as (
+  select inhrelid, inhparent, inhdetachpending from pg_inherits where inhparent = any (%(oids)s::oid[])
+  union select i.inhrelid, i.inhparent, i.inhdetachpending from edge e join pg_inherits i on i.inhparent = e.inhrelid)
+select * from edge"""
 
-# A NOT NULL constraint can be NOT VALID since 18: attnotnull is set, and there may be NULLs.
+_CLASSES = """
+select c.oid, c.relname, c.relnamespace, c.relkind, c.relpersistence, c.relreplident, c.relam, c.relfilenode,
+  c.reltablespace, c.reltoastrelid, n.nspname, a.amname
+from pg_class c join pg_namespace n on n.oid = c.relnamespace left join pg_am a on a.oid = c.relam
+where c.oid = any (%(oids)s::oid[])
+  or c.oid = any (array(select reltoastrelid from pg_class where oid = any (%(oids)s::oid[])))"""
+
 _ATTRIBUTES = """
-select a.attrelid, a.attnum, a.attname, a.atttypid,
-  case when a.attisdropped then '' else format_type(a.atttypid, a.atttypmod) end,
-  a.atttypmod, a.attlen, a.attalign, a.attbyval, a.attstorage,
-  a.attnotnull and not exists (
-    select from pg_constraint k where k.conrelid = a.attrelid and k.contype = 'n' and not k.convalidated
-      and k.conkey = array[a.attnum]),
-  a.attisdropped, a.attgenerated, a.atthasmissing
-from pg_attribute a where a.attrelid = any (%s::oid[]) and a.attnum > 0 order by a.attrelid, a.attnum"""
+select attrelid, attnum, attname, atttypid, atttypmod, attlen, attalign, attbyval, attstorage, attnotnull,
+  attisdropped, attgenerated, atthasmissing, attndims
+from pg_attribute where attrelid = any (%(oids)s::oid[]) and attnum > 0"""
+
+# Whatever the types are made of too. typsubscript 6179 is that of true arrays.
+_TYPES = """
+with recursive needed as (
+  select unnest(%(oids)s::oid[]) as oid
+  union select p.oid from needed d join pg_type t on t.oid = d.oid cross join lateral (
+    select t.typelem as oid where t.typsubscript = 6179
+    union all select t.typbasetype where t.typtype = 'd'
+    union all select r.rngsubtype from pg_range r where r.rngtypid = t.oid
+    union all select r.rngtypid from pg_range r where r.rngmultitypid = t.oid
+    union all select a.atttypid from pg_attribute a
+      where t.typtype = 'c' and a.attrelid = t.typrelid and a.attnum > 0 and not a.attisdropped) p)
+select t.oid, t.typname, t.typnamespace, t.typlen, t.typbyval, t.typtype, t.typdelim, t.typrelid,
+  t.typsubscript::oid, t.typelem, t.typalign, t.typbasetype, t.typtypmod, t.typndims, n.nspname
+from needed d join pg_type t on t.oid = d.oid join pg_namespace n on n.oid = t.typnamespace"""
+
+_ENUMS = "select oid, enumtypid, enumsortorder, enumlabel from pg_enum where enumtypid = any (%(oids)s::oid[])"
+
+_RANGES = """
+select rngtypid, rngsubtype, rngmultitypid from pg_range
+where rngtypid = any (%(oids)s::oid[]) or rngmultitypid = any (%(oids)s::oid[])"""
 
 _INDEXES = """
-select indrelid, indexrelid, indkey::text, indnkeyatts, indisprimary, indisreplident, indisunique, indimmediate,
+select indexrelid, indrelid, indkey::text, indnkeyatts, indisprimary, indisreplident, indisunique, indimmediate,
   indisvalid and indislive, indpred is not null, indisexclusion
-from pg_index where indrelid = any (%s::oid[]) order by indrelid, indexrelid"""
+from pg_index where indrelid = any (%(oids)s::oid[])"""
+
+_UNVALIDATED = """
+select conrelid, conkey[1] from pg_constraint
+where conrelid = any (%(oids)s::oid[]) and contype = 'n' and not convalidated"""
 
 # Size first: it takes a lock for a moment, and so sees what has just been committed.
-_SIZE = "select pg_relation_size(%(oid)s::oid), pg_relation_filenode(%(oid)s::oid)"
+_SIZES = "select o, pg_relation_size(o), pg_relation_filenode(o) from unnest(%(oids)s::oid[]) as o"
+
+_LOCKED = (
+    f"another session has held it under an exclusive lock for {_LOCK_TIMEOUT} (ALTER TABLE, VACUUM FULL, TRUNCATE, "
+    "LOCK); try again when that has ended (see pg_locks)"
+)
+_MOVED = "it is rewritten or dropped again and again while the catalog is read; try again when that has ended"
 
 
 class _Reading:
     """One snapshot's worth of reading."""
 
-    def __init__(self, connection: SourceConnection, cluster: ClusterFacts) -> None:
+    def __init__(self, connection: SourceConnection, cluster: ClusterFacts, with_children: bool) -> None:
         self._connection = connection
         self._cluster = cluster
+        self._with_children = with_children
         self.relations: list[RelationDescriptor] = []
         self.refused: list[Refusal] = []
+        self.notices: dict[int, tuple[str, ...]] = {}
         self.moved = False
 
     def read(self, names: dict[str, QualifiedName]) -> None:
@@ -144,18 +181,8 @@ class _Reading:
             oid = self._resolve(text, name, search_path)
             if oid is not None:
                 asked.setdefault(oid, text)
-        facts = {row[0]: row for row in self._rows(
-            _RELATIONS, {"database": self._cluster.database_oid, "oids": list(asked)})}  # fmt: skip
-        children = _grouped(self._rows(_CHILDREN, (list(asked),)))
-        wanted: list[int] = []
-        for oid, text in asked.items():
-            _, _, _, kind, persistence, _, access_method, *_ = facts[oid]
-            reason = refusal(oid, kind, persistence, access_method, children.get(oid, []))
-            if reason is None:
-                wanted.append(oid)
-            else:
-                self.refused.append(Refusal(text, reason))
-        self._describe({oid: asked[oid] for oid in wanted}, facts)
+        if asked:
+            self._describe(asked)
 
     def _rows(self, query: str, params: Any = None) -> list[tuple[Any, ...]]:
         return self._connection.execute(query.encode(), params).fetchall()
@@ -200,92 +227,92 @@ class _Reading:
 
     # -- descriptors
 
-    def _describe(self, asked: dict[int, str], facts: dict[int, tuple[Any, ...]]) -> None:
-        oids = list(asked)
-        attributes = _grouped(self._rows(_ATTRIBUTES, (oids,)))
-        indexes = _grouped(self._rows(_INDEXES, (oids,)))
-        missing = self._missing(attributes)
+    def _describe(self, asked: dict[int, str]) -> None:
+        rows = self._read_relations(list(asked))
+        builder = CatalogBuilder(rows)
+        wanted: dict[int, str] = {}
         for oid, text in asked.items():
-            try:
-                columns = [_attribute(row, missing.get((oid, row[0]))) for row in attributes.get(oid, [])]
-            except _NoMissingValue as error:
-                self.refused.append(Refusal(text, str(error)))
-                continue
-            size = self._size(oid, text, facts[oid][7])
-            if size is not None:
-                keys = [_index(row) for row in indexes.get(oid, [])]
-                self.relations.append(self._descriptor(facts[oid], columns, keys, size))
+            reason = builder.refusal(oid, with_children=self._with_children)
+            if reason is None:
+                wanted[oid] = text
+            else:
+                self.refused.append(Refusal(text, reason))
+        stored = {oid: builder.stored(oid, self._with_children) for oid in wanted}
+        self._read_columns(rows, sorted(wanted.keys() | {o for oids in stored.values() for o in oids}))
+        builder = CatalogBuilder(rows)
+        missing = read_missing(self._connection, builder, rows.attributes, self._cluster.encoding)
+        sizes = self._sizes(wanted, stored, {row.oid: row.number for row in rows.classes})
+        done = describe(builder, wanted, sizes, missing, with_children=self._with_children)
+        self.relations, self.notices = done.relations, done.notices
+        self.refused += done.refused
 
-    def _descriptor(
-        self, facts: tuple[Any, ...], columns: list[Attribute], indexes: list[IndexFacts], size: int
-    ) -> RelationDescriptor:
-        oid, schema, name, kind, persistence, identity, _, number, space, toast, toast_number, toast_space = facts
-        database = self._cluster.database_oid
-        not_null = {c.number for c in columns if c.not_null}
-        return RelationDescriptor(
-            oid=oid, database=self._cluster.database, schema=schema, name=name,
-            locator=RelFileLocator(space, database, number),
-            kind=kind, persistence=persistence, replica_identity=identity,
-            key=choose_key(identity, indexes, not_null),
-            attributes=tuple(columns),
-            encoding=self._cluster.encoding,
-            toast_oid=toast,
-            toast_locator=RelFileLocator(toast_space, database, toast_number) if toast else None,
-            size_bytes=size,
-        )  # fmt: skip
+    def _read_relations(self, asked: list[int]) -> CatalogRows:
+        """The rows of these relations and of those below them, without columns, types and indexes."""
+        c = self._cluster
+        ((space,),) = self._rows(_DATABASE_SPACE, (c.database_oid,))
+        rows = CatalogRows(DatabaseRow(c.database_oid, c.database, c.encoding, space), namespaces={})
+        rows.inherits.extend(InheritsRow(*row) for row in self._rows(_INHERITS, {"oids": asked}))
+        oids = [*asked, *(edge.child for edge in rows.inherits)]
+        for *row, schema, access_method in self._rows(_CLASSES, {"oids": oids}):
+            found = ClassRow(*row)
+            rows.classes.append(found)
+            rows.namespaces[found.namespace] = schema
+            if access_method is not None:
+                rows.access_methods[found.access_method] = access_method
+        return rows
 
-    def _missing(self, attributes: dict[int, list[tuple[Any, ...]]]) -> dict[tuple[int, int], bytes]:
-        """On-disk forms of the missing values that there are, by (relation oid, attribute number)."""
-        relations = [oid for oid, rows in attributes.items() if any(row[-1] for row in rows)]
+    def _read_columns(self, rows: CatalogRows, relations: list[int]) -> None:
+        """Add columns, indexes, and all that their types are made of."""
         if not relations:
-            return {}
-        # The decoder brings its compiler with it: only a table that needs it waits for that.
-        from walshadow_core.decode.missing import on_disk
-        from walshadow_core.decode.types import CODECS
+            return
+        of_relations = {"oids": relations}
+        rows.attributes.extend(AttributeRow(*row) for row in self._rows(_ATTRIBUTES, of_relations))
+        rows.indexes.extend(_index(row) for row in self._rows(_INDEXES, of_relations))
+        rows.unvalidated.extend(NotNullRow(*row) for row in self._rows(_UNVALIDATED, of_relations))
+        used = sorted({a.type for a in rows.attributes if not a.dropped})
+        for *row, schema in self._rows(_TYPES, {"oids": used}):
+            type_ = TypeRow(*row)
+            rows.types.append(type_)
+            rows.namespaces[type_.namespace] = schema
+        composites = {t.relation for t in rows.types if t.kind == "c"} - set(relations)
+        if composites:
+            rows.attributes.extend(AttributeRow(*row) for row in self._rows(_ATTRIBUTES, {"oids": sorted(composites)}))
+        if enums := [t.oid for t in rows.types if t.kind == "e"]:
+            rows.enums.extend(EnumRow(*row) for row in self._rows(_ENUMS, {"oids": enums}))
+        if ranges := [t.oid for t in rows.types if t.kind in "rm"]:
+            rows.ranges.extend(RangeRow(*row) for row in self._rows(_RANGES, {"oids": ranges}))
 
-        found = read_missing(self._connection, relations, CODECS)
-        return {key: on_disk(type_oid, sent) for key, (type_oid, sent) in found.items()}
+    # -- sizes
 
-    def _size(self, oid: int, text: str, number: int) -> int | None:
-        """The main fork's bytes; None if the table is refused for the moment."""
+    def _sizes(
+        self, wanted: dict[int, str], stored: Mapping[int, list[int]], numbers: Mapping[int, int]
+    ) -> dict[int, int]:
+        """The main forks' bytes. A relation that can't be had for the moment is taken out of ``wanted`` and
+        refused."""
+        oids = sorted({o for oid in wanted for o in stored[oid]})
+        found, locked = self._sizes_of(oids)
+        moved = {o for o in oids if o not in locked and found.get(o, (None, None))[1] != numbers[o]}
+        self.moved = bool(moved)
+        for oid in list(wanted):
+            for out, reason in ((moved, _MOVED), (locked, _LOCKED)):
+                if not out.isdisjoint(stored[oid]):
+                    self.refused.append(Refusal(wanted.pop(oid), reason))
+                    break
+        return {o: size for o, (size, _) in found.items() if size is not None}
+
+    def _sizes_of(self, oids: Sequence[int]) -> tuple[dict[int, tuple[int | None, int | None]], set[int]]:
+        """(size and newest file number) by oid, and those under a lock: all at once where none is."""
         try:
             with self._connection.transaction():
-                ((size, newest),) = self._rows(_SIZE, {"oid": oid})
+                return {o: (size, newest) for o, size, newest in self._rows(_SIZES, {"oids": list(oids)})}, set()
         except psycopg.errors.LockNotAvailable:
-            self.refused.append(Refusal(
-                text, f"another session has held it under an exclusive lock for {_LOCK_TIMEOUT} (ALTER TABLE, "
-                "VACUUM FULL, TRUNCATE, LOCK); try again when that has ended (see pg_locks)"))  # fmt: skip
-            return None
-        if size is None or newest != number:
-            self.moved = True
-            self.refused.append(Refusal(
-                text, "it is rewritten or dropped again and again while the catalog is read; "
-                "try again when that has ended"))  # fmt: skip
-            return None
-        return int(size)
+            if len(oids) == 1:
+                return {}, set(oids)
+        half = len(oids) // 2
+        (found, locked), (more, more_locked) = self._sizes_of(oids[:half]), self._sizes_of(oids[half:])
+        return found | more, locked | more_locked
 
 
-class _NoMissingValue(Exception):
-    """A column needs a missing value of a type that has no on-disk form here."""
-
-
-def _grouped(rows: Iterable[tuple[Any, ...]]) -> dict[int, list[tuple[Any, ...]]]:
-    """Rows by their first column, in order, without it. The rows are sorted by it."""
-    return {key: [row[1:] for row in group] for key, group in groupby(rows, key=itemgetter(0))}
-
-
-def _attribute(row: tuple[Any, ...], missing: bytes | None) -> Attribute:
-    (number, name, type_oid, type_name, typmod, length, alignment, by_value, storage, not_null, dropped,
-     generated, has_missing) = row  # fmt: skip
-    if has_missing and not dropped and missing is None:
-        raise _NoMissingValue(f'column "{name}" has type {type_name}, which is not supported yet; leave the table out')
-    return Attribute(
-        number, name, type_oid, type_name, typmod, length, alignment, by_value, storage, not_null, dropped,
-        generated, missing,
-    )  # fmt: skip
-
-
-def _index(row: tuple[Any, ...]) -> IndexFacts:
-    oid, columns, count, primary, identity, unique, immediate, valid, partial, exclusion = row
-    numbers = tuple(int(c) for c in columns.split()[:count])
-    return IndexFacts(oid, numbers, primary, identity, unique, immediate, valid, partial, exclusion)
+def _index(row: tuple[Any, ...]) -> IndexRow:
+    oid, relation, columns, *rest = row
+    return IndexRow(oid, relation, tuple(int(c) for c in columns.split()), *rest)

@@ -8,7 +8,9 @@ from tests.integration.catalog.support import Database, before_each
 from walshadow_core.catalog import sql
 
 
-@pytest.mark.parametrize("query", ["_RESOLVE", "_RELATIONS", "_CHILDREN", "_ATTRIBUTES", "_INDEXES", "_SIZE"])
+@pytest.mark.parametrize(
+    "query", ["_RESOLVE", "_INHERITS", "_CLASSES", "_ATTRIBUTES", "_INDEXES", "_UNVALIDATED", "_TYPES", "_SIZES"]
+)
 def test_ddl_in_between_does_not_tear_the_snapshot(db: Database, monkeypatch: pytest.MonkeyPatch, query: str) -> None:
     db.execute("create table t (a int primary key, b text, c int not null); insert into t values (1, 'b', 1)")
     db.execute("create unique index i on t (c); alter table t replica identity using index i")

@@ -6,6 +6,8 @@ import struct
 from collections.abc import Callable
 
 from tests.integration.catalog.support import Database
+from walshadow_core.api import Attribute
+from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.types import CODECS
 from walshadow_core.testing.postgres import PostgresServer
 
@@ -35,7 +37,75 @@ _DEFAULTS = {
     "interval": ["'-1 mon +2 days -00:00:01.5'", "'178000000 years'", "'0'"],
     "uuid": ["'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11'"],
     "json": ['\'{"a":  1, "ü": null}\''],
+    "mood": ["'good'", "'sehr \"größer\"'"],
+    "positive": ["42"],
+    "moods": ["'{good,NULL}'"],
+    "int[]": ["'{}'", "'{1,NULL,3}'", "'{{1,2},{3,4}}'", "'[2:3]={7,8}'"],
+    "int2[]": ["'{1,2,3}'"],
+    "float8[]": ["'{1,NULL}'", "'{NaN}'"],
+    "text[]": ["array['a', null, '', repeat('x', 200)]", "'{}'"],
+    "timetz[]": ["'{12:00+01,NULL,13:00:01+02}'"],
+    "name[]": ["'{a,bc}'"],
+    '"char"[]': ["'{a,b,NULL}'"],
+    "int2vector": ["'1 2 3'", "''"],
+    "oidvector": ["'1 4294967295'"],
+    "box[]": ["'{(1,2),(3,4);(5,6),(7,8)}'"],
+    "pair": ["row(1, 'x')", "row(null, null)", "row(-5, repeat('y', 130))"],
+    "pair[]": ["array[row(1, 'x'), row(2, null)]::pair[]"],
+    "nested": [
+        "row(row(1, 'x'), '{1,2}', true, 'good', 1.50, '2024-01-01', 'c')",
+        "row(null, null, null, null, null, null, null)",
+    ],
+    "int4range": ["'[1,5)'", "'empty'", "'(,)'", "'[3,)'"],
+    "numrange": ["'(1.5,2.25]'"],
+    "tstzrange": ["'[2024-01-01 00:00+00,2024-06-01 00:00+00)'"],
+    "textrange": ["'[a,b]'", "textrange('a', repeat('z', 200), '()')", "textrange(repeat('a', 201), 'b')"],
+    "int4multirange": ["'{}'", "'{[1,3),[5,9),[11,12),[20,21),[30,31),[40,)}'"],
+    "nummultirange": ["'{[1,2),(3.5,4.25]}'"],
+    "textmultirange": ["'{[a,b],[c,dd],[e,fff]}'"],
+    "int8range[]": ["'{\"[1,2)\",NULL}'"],
+    "inet": ["'192.168.0.1'", "'10.0.0.0/8'", "'2001:db8::1/64'"],
+    "cidr": ["'192.168.0.0/24'", "'2001:db8::/32'"],
+    "macaddr": ["'08:00:2b:01:02:03'"],
+    "macaddr8": ["'08:00:2b:01:02:03:04:05'"],
+    "bit(5)": ["B'10110'"],
+    "varbit": ["B''", "B'101100111000'"],
+    "money": ["'-12.34'", "'92233720368547758.07'"],
+    "xid": ["'4294967295'"],
+    "cid": ["'7'"],
+    "xid8": ["'18446744073709551615'"],
+    "tid": ["'(70000,5)'"],
+    "pg_lsn": ["'16/B374D848'"],
+    "regclass": ["'pg_class'::regclass"],
+    "regtype": ["'int4'::regtype"],
+    "regproc": ["'now'::regproc"],
+    "regnamespace": ["'pg_catalog'::regnamespace"],
+    "refcursor": ["'cursor'"],
+    "point": ["'(1.5,-2)'"],
+    "lseg": ["'[(1,2),(3,4)]'"],
+    "box": ["'(1,2),(3,4)'"],
+    "line": ["'{1,2,3}'"],
+    "circle": ["'<(1,2),3>'"],
+    "path": ["'[(1,2),(3,4)]'", "'((1,2),(3,4),(5,6))'"],
+    "polygon": ["'((1,2),(3,-4),(-5,6))'"],
 }
+
+_MADE = """create type mood as enum ('good', 'sehr "größer"'); alter type mood add value 'first' before 'good';
+    create domain positive as int; create domain moods as mood[];
+    create type pair as (a int, gone text, b text); alter type pair drop attribute gone;
+    create type nested as (p pair, i int[], b bool, m mood, n numeric(10,2), d date, c "char");
+    create type textrange as range (subtype = text)"""
+
+_TEXTS = {
+    "jsonb": '\'{"b": [1, 2.50, "ü"], "a": null}\'',
+    "jsonb[]": "array['{\"a\": 1}', null]::jsonb[]",
+    "jsonpath": "'$.a[*] ? (@ > 1)'",
+    "tsvector": "'a:1,2B b'",
+    "tsquery": "'a & !b'",
+    "pg_snapshot": "'10:20:10,14'",
+    "txid_snapshot": "'10:20:10,14'",
+}
+"""Types whose on-disk form is not made of what SQL sends: the text does."""
 
 
 def _stored(server: PostgresServer, path: str, varlena: bool) -> bytes:
@@ -55,6 +125,7 @@ def _stored(server: PostgresServer, path: str, varlena: bool) -> bytes:
 
 def test_missing_values_are_what_an_insert_stores(db: Database) -> None:
     """ADD COLUMN … DEFAULT of every type, against the bytes of a row that has the value."""
+    db.execute(_MADE)
     columns = [(f"c{i}", type_, value) for i, (type_, value) in
                enumerate((t, v) for t, values in _DEFAULTS.items() for v in values)]  # fmt: skip
     db.execute("create table t (a int); insert into t values (1)")
@@ -62,7 +133,7 @@ def test_missing_values_are_what_an_insert_stores(db: Database) -> None:
     fast = db.value("select count(*) from pg_attribute where attrelid = 't'::regclass and atthasmissing")
     assert fast == len(columns), "none of them rewrote the table"
     relation = db.one("t")
-    assert {a.type_oid for a in relation.attributes} == set(CODECS), "no type that can be decoded is left out"
+    assert {a.type_oid for a in relation.attributes} >= _STORED_AS_IS, "no type that can be decoded is left out"
     for (name, type_, value), attribute in zip(columns, relation.attributes[1:], strict=True):
         varlena = attribute.length == -1
         plain = f"alter table {name} alter x set storage plain;" if varlena else ""
@@ -70,8 +141,29 @@ def test_missing_values_are_what_an_insert_stores(db: Database) -> None:
     db.execute("checkpoint")
     for (name, type_, value), attribute in zip(columns, relation.attributes[1:], strict=True):
         stored = _stored(db.server, db.value(f"select pg_relation_filepath('{name}')"), attribute.length == -1)
-        assert attribute.missing == stored, f"{type_} default {value}"
+        assert attribute.missing == _comparable(attribute, stored), f"{type_} default {value}"
         db.execute(f"drop table {name}")
+
+
+_STORED_AS_IS = set(CODECS) - {oid.JSONB, oid.JSONPATH, oid.TSVECTOR, oid.TSQUERY, oid.PG_SNAPSHOT, oid.TXID_SNAPSHOT}
+
+
+def _comparable(attribute: Attribute, stored: bytes) -> bytes:
+    """A record's first word is datum_typmod, -1; a record that was put into a table may have the tuple's own fields
+    of there in what follows the oid: t_ctid says nothing."""
+    if attribute.type is None or attribute.type.kind != "c":
+        return stored
+    return stored[:8] + struct.pack("<IH", 0xFFFFFFFF, 0) + stored[14:]
+
+
+def test_missing_values_as_text(db: Database) -> None:
+    db.execute("create table t (a int); insert into t values (1)")
+    db.execute("alter table t " + ", ".join(f"add c{i} {t} default {v}" for i, (t, v) in enumerate(_TEXTS.items())))
+    assert db.value("select count(*) from pg_attribute where attrelid = 't'::regclass and atthasmissing") == len(_TEXTS)
+    expected = db.execute("select " + ", ".join(f"c{i}::text" for i in range(len(_TEXTS))) + " from t")[0]
+    columns = db.one("t").attributes[1:]
+    assert tuple(a.missing_text for a in columns) == expected
+    assert all(a.missing is None for a in columns)
 
 
 def test_settings_of_the_role_change_nothing(db: Database, role: str) -> None:
@@ -89,16 +181,6 @@ def test_settings_of_the_role_change_nothing(db: Database, role: str) -> None:
     assert db.one("t", client_encoding="LATIN1", user=role) == plain
     missing = {a.name: a.missing for a in plain.attributes}
     assert missing["g"] == "ü".encode() and missing["b"] == struct.pack("<d", 0.1)
-
-
-def test_a_missing_value_of_another_type_refuses_the_table(db: Database) -> None:
-    db.execute("""create type mood as enum ('good', 'bad'); create table t (a int); insert into t values (1);
-        create table array_ (a int); insert into array_ values (1);
-        alter table t add m mood default 'good'; alter table array_ add m int[] default '{1}'""")
-    assert 'column "m" has type public.mood' in db.reason("t")
-    assert 'column "m" has type integer[]' in db.reason("array_")
-    db.execute("alter table t drop column m")
-    assert db.one("t").attributes[1].dropped
 
 
 def test_another_encoding(make_database: Callable[..., Database]) -> None:

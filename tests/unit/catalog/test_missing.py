@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from walshadow_core.api import FormatError
-from walshadow_core.catalog.missing import array_element
+from walshadow_core.catalog.missing import array_element, array_text_element
 
 
 def _array(value: bytes, ndim: int = 1, count: int = 1) -> bytes:
@@ -18,7 +18,7 @@ def _array(value: bytes, ndim: int = 1, count: int = 1) -> bytes:
 
 @given(st.binary())
 def test_one_element(value: bytes) -> None:
-    assert array_element(_array(value)) == (25, value)
+    assert array_element(_array(value)) == value
 
 
 @given(st.one_of(st.binary(), st.binary(max_size=40).map(lambda b: _array(b)[:-1]), st.just(_array(b"x", 2)),
@@ -26,3 +26,23 @@ def test_one_element(value: bytes) -> None:
 def test_anything_else_is_an_error(data: bytes) -> None:
     with pytest.raises(FormatError):
         array_element(data)
+
+
+@pytest.mark.parametrize(
+    ("text", "element"),
+    [
+        ("{a}", "a"),
+        ("{(1,2)}", "(1,2)"),
+        ('{""}', ""),
+        ('{"a, \\"b\\" \\\\ {}"}', 'a, "b" \\ {}'),
+        ('{"NULL"}', "NULL"),
+    ],
+)
+def test_one_element_as_text(text: str, element: str) -> None:
+    assert array_text_element(text) == element
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", "a", "[1:1]={a"])
+def test_any_other_text_is_an_error(text: str) -> None:
+    with pytest.raises(FormatError):
+        array_text_element(text)

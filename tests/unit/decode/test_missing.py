@@ -1,4 +1,4 @@
-"""Binary send format to the on-disk format; Postgres's own values are compared in test_types_oracle."""
+"""Binary send format to the on-disk format; Postgres's own values are compared in test_missing_values."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from walshadow_core.api import FormatError, TableRefused
+from walshadow_core.api import FormatError, PgType, TableRefused
 from walshadow_core.decode import type_oids as oid
-from walshadow_core.decode.missing import on_disk
+from walshadow_core.decode.missing import on_disk, storable
+
+
+def _type(number: int) -> PgType:
+    return PgType(number, "pg_catalog", f"t{number}", "b", -1, "i", False)
 
 
 @pytest.mark.parametrize(
@@ -44,17 +48,18 @@ from walshadow_core.decode.missing import on_disk
     ],
 )
 def test_on_disk(type_oid: int, sent: bytes, stored: bytes) -> None:
-    assert on_disk(type_oid, sent) == stored
+    assert on_disk(_type(type_oid), sent, "LATIN1") == stored
 
 
 @given(st.sampled_from([oid.INT4, oid.TIMETZ, oid.INTERVAL, oid.NUMERIC, oid.NAME]), st.binary(max_size=70))
 def test_any_bytes_are_a_value_or_an_error(type_oid: int, sent: bytes) -> None:
     try:
-        assert len(on_disk(type_oid, sent)) >= 2
+        assert len(on_disk(_type(type_oid), sent, "UTF8")) >= 2
     except FormatError as error:
         assert str(type_oid) in str(error)
 
 
 def test_unknown_type_is_refused() -> None:
-    with pytest.raises(TableRefused, match="600"):
-        on_disk(600, bytes(16))
+    assert not storable(_type(3802))
+    with pytest.raises(TableRefused, match="3802"):
+        on_disk(_type(3802), bytes(16), "UTF8")
