@@ -11,7 +11,7 @@ What is inside of a varlena is aligned from its start, of which the four bytes o
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -83,7 +83,7 @@ class _Reader:
         self._sent = sent
         self._at = 0
 
-    def bytes(self, size: int) -> bytes:
+    def take(self, size: int) -> bytes:
         taken = self._sent[self._at : self._at + size]
         if size < 0 or len(taken) != size:
             raise WrongSize
@@ -91,12 +91,12 @@ class _Reader:
         return taken
 
     def number(self) -> int:
-        return unpack(">i", self.bytes(4))[0]
+        return unpack(">i", self.take(4))[0]
 
     def piece(self) -> bytes | None:
         """A length and so many bytes; None for a NULL."""
         length = self.number()
-        return None if length == -1 else self.bytes(length)
+        return None if length == -1 else self.take(length)
 
     def end(self) -> None:
         if self._at != len(self._sent):
@@ -165,7 +165,7 @@ def _array(type_: PgType, element: PgType, sent: bytes, encoding: str) -> bytes:
     return struct.pack("<ii", dimensions, data_offset) + head + bitmap + padding + bytes(out)
 
 
-def _bitmap(values: list[bytes | None]) -> bytes:
+def _bitmap(values: Sequence[bytes | None]) -> bytes:
     """One bit per value, set where it is not NULL, least significant bit first."""
     return np.packbits([value is not None for value in values], bitorder="little").tobytes()
 
@@ -207,7 +207,7 @@ def _fields(type_: PgType, values: list[bytes | None], encoding: str) -> Iterato
 def _range(type_: PgType, subtype: PgType, sent: bytes, encoding: str) -> bytes:
     """RangeType (``utils/rangetypes.h``): the range type's oid, the bounds that there are, flags."""
     reader = _Reader(sent)
-    flags = reader.bytes(1)[0]
+    flags = reader.take(1)[0]
     # Aligned from the start of the varlena, whose header is cut off again.
     out = bytearray(HEADER_SIZE) + struct.pack("<I", type_.oid)
     for absent in (_EMPTY | _LOWER_INFINITE | _LOWER_NULL, _EMPTY | _UPPER_INFINITE | _UPPER_NULL):
@@ -226,7 +226,7 @@ def _multirange(type_: PgType, range_: PgType, sent: bytes, encoding: str) -> by
     assert range_.subtype is not None
     alignment = ALIGNMENTS[range_.subtype.alignment]
     reader = _Reader(sent)
-    ranges = []
+    ranges: list[bytes] = []
     for _ in range(reader.number()):
         value = reader.piece()
         if value is None:
