@@ -1,0 +1,157 @@
+"""The catalog out of a backup's files against the catalog from SQL, field by field."""
+
+from __future__ import annotations
+
+from tests.integration.catalog.backups import MadeBackup, MadeFile, MadeSource
+from tests.integration.catalog.support import Database
+from walshadow_core.api import BackupRequest, BackupSource, RelationDescriptor
+from walshadow_core.catalog.files.read import Asked, FoundCatalog, read_backup
+from walshadow_core.catalog.names import printable_name
+from walshadow_core.catalog.sql import CatalogSnapshot, read_catalog
+from walshadow_core.plugins import Plugins
+
+KINDS = """
+create schema app; create schema "Odd Schema"; create schema types;
+create type types.mood as enum ('sad', 'ok', 'happy');
+alter type types.mood add value 'meh' before 'ok';
+alter type types.mood rename value 'sad' to 'Très triste';
+create domain types.positive as int check (value > 0);
+create domain types.short as varchar(5)[];
+create domain types.shorter as types.short;
+create type types.point3 as (x int, y numeric(9,3), gone text, tags text[]);
+alter type types.point3 drop attribute gone;
+create type types.nest as (p types.point3, m types.mood, r int4range);
+create type types.span as range (subtype = types.positive);
+create type types."Strange, type" as (a "char");
+
+create table app.plain (a int primary key, b text not null, c numeric(10,2), d varchar(10), e char(3), f timestamptz(3),
+  g interval day to second(2), h bit(7), i varbit, j "char", k name, l oid, m xid, n bytea, o uuid, p json, q jsonb,
+  r float4, s float8, t money, u inet, v xml, w tsvector, x int2vector, y oidvector, z point);
+create table app.made (a int[], b text[][], c types.mood, d types.mood[], e types.positive, f types.shorter,
+  g types.point3, h types.nest[], i int4range, j tstzmultirange, k types.span, l types."Strange, type",
+  m regclass, n app.plain, o numeric(5,-2)[], p app.plain[]);
+create table "Odd Schema"."Zürich ""x"".y" ("a b" int, "ÄÖ" text unique, "select" int);
+
+create table app.dropped (a int, b text, c numeric(9,1) not null default 1, d int);
+alter table app.dropped drop column b, drop column c;
+alter table app.dropped add e text default 'e', add f int default 5;
+alter table app.dropped drop column e;
+
+create table app.missing (id int); insert into app.missing select generate_series(1, 10);
+alter table app.missing add a int default 5, add b text default 'some text', add c numeric(12,3) default 123456.789,
+  add d timestamptz default '2020-02-03 04:05:06+07', add e "char" default 'x', add f name default 'a name',
+  add g float8 default 'NaN', add h bytea default '\\x0001', add i uuid default '00112233445566778899aabbccddeeff',
+  add j text default repeat('long ', 30), add k bool default true, add l json default '{"a": 1}',
+  add m date default 'infinity', add n interval default '1 day 2 hours', add o char(5) default 'ab',
+  add p int8 default 1e15, add q numeric default '-0.00001', add r text default '';
+
+create table app.root (k int, v text, at date, primary key (k, at)) partition by range (at);
+create table app.root_a partition of app.root for values from ('2020-01-01') to ('2021-01-01');
+create table app.root_b (at date not null, junk int, v text, k int not null);
+alter table app.root_b drop column junk;
+alter table app.root attach partition app.root_b for values from ('2021-01-01') to ('2022-01-01');
+create table app.root_c partition of app.root for values from ('2022-01-01') to ('2023-01-01') partition by list (k);
+create table app.root_c1 partition of app.root_c for values in (1, 2) partition by hash (at);
+create table app.root_c10 partition of app.root_c1 for values with (modulus 2, remainder 0);
+create table app.root_c11 partition of app.root_c1 for values with (modulus 2, remainder 1);
+create table app.root_c2 partition of app.root_c default;
+create table app.empty_root (a int) partition by list (a);
+
+create table app.parent (id int primary key, a text);
+create table app.child (b int) inherits (app.parent);
+create table app.grandchild (c int) inherits (app.child);
+alter table app.child add primary key (id);
+
+create table app.identity_full (a int, b int not null unique); alter table app.identity_full replica identity full;
+create table app.identity_nothing (a int primary key); alter table app.identity_nothing replica identity nothing;
+create table app.identity_index (a int primary key, b int not null, c int not null, d int);
+create unique index identity_index_key on app.identity_index (c, b) include (d);
+create unique index identity_partial on app.identity_index (b) where d > 5;
+create unique index identity_expression on app.identity_index ((b + 1));
+alter table app.identity_index replica identity using index identity_index_key;
+create table app.deferrable (a int primary key deferrable initially deferred, b int);
+create table app.excluded (r int4range, exclude using gist (r with &&));
+
+create table app.generated (id int generated always as identity primary key, a int,
+  b int generated by default as identity, c int generated always as (a * 2) stored);
+create materialized view app.matview as select id, a from app.generated;
+create unique index on app.matview (id);
+create table app.none ();
+create table app.wide (%s);
+create table app.storage (a text, b text, c text compression pglz);
+alter table app.storage alter a set storage plain, alter b set storage external, alter c set storage main;
+create unlogged table app.unlogged (a int);
+create view app.view as select 1 as a;
+create sequence app.seq;
+create table app.cascade_type (a types.mood[], b int);
+alter table app.cascade_type alter a type text[] using a::text[];
+comment on table app.plain is 'rows in other catalogs';
+analyze;
+"""
+VIRTUAL = """
+create table app.virtual (a int, b int generated always as (a + 1) virtual, c text);
+create table app.unvalidated (a int, b int primary key); insert into app.unvalidated values (null, 1);
+alter table app.unvalidated add constraint later not null a not valid;
+create table app.not_enforced (a int constraint c check (a > 0) not enforced);
+create table app.no_inherit (a int constraint n not null no inherit)
+"""
+
+
+def make(db: Database) -> None:
+    db.execute(KINDS % ", ".join(f"c{i} int" for i in range(1600)))
+    if db.server.major >= 18:
+        db.execute(VIRTUAL)
+    db.execute("vacuum analyze")
+
+
+def every_relation(db: Database) -> list[str]:
+    """Whatever has a name, tables or not."""
+    rows = db.execute("""select n.nspname, c.relname from pg_class c join pg_namespace n on n.oid = c.relnamespace
+        where n.nspname in ('app', 'Odd Schema', 'types', 'public') order by c.oid""")
+    return [printable_name(*row) for row in rows]
+
+
+def base_backup(db: Database) -> MadeSource:
+    """A base backup that is at hand, to be read again and again."""
+    source = Plugins.load().source("base_backup", {"dsn": db.dsn()})
+    with source.open(BackupRequest(frozenset(), everything=True)) as backup:
+        files = [MadeFile(f.path, b"".join(f.chunks())) for part in backup.parts() for f in part.files()]
+        return MadeSource([MadeBackup(files, backup.start.server_version, dict(backup.start.tablespaces))])
+
+
+def assert_same(backup: CatalogSnapshot, sql: CatalogSnapshot) -> None:
+    """Field by field: what differs is shown by name."""
+    assert [r.qualified_name for r in backup.relations] == [r.qualified_name for r in sql.relations]
+    for ours, theirs in zip(backup.relations, sql.relations, strict=True):
+        for name in RelationDescriptor.__dataclass_fields__:
+            assert getattr(ours, name) == getattr(theirs, name), f"{ours.qualified_name}: {name}"
+    assert backup.refused == sql.refused
+    assert backup.notices == sql.notices
+
+
+def compare(db: Database, source: BackupSource, tables: list[str], *, with_children: bool = False) -> FoundCatalog:
+    sql = read_catalog(db.dsn(), tables, with_children=with_children)
+    found = read_backup(source, Asked(db.name, tables, ("pg_catalog", "postgres", "public"), with_children))
+    assert_same(found.snapshot, sql)
+    return found
+
+
+def test_every_kind_of_table(db: Database) -> None:
+    make(db)
+    names = every_relation(db)
+    trees = [n for n in names if n.startswith(("app.root", "app.parent", "app.child", "app.grandchild"))]
+    source = base_backup(db)
+    found = compare(db, source, names)
+    assert {r.name for r in found.snapshot.refused} >= {"app.view", "app.seq", "app.unlogged", "app.root", "app.root_b"}
+    apart = [n for n in names if n not in trees]
+    asked_for = [apart, [n for n in trees if n not in ("app.root", "app.root_c", "app.root_c1")],
+                 [*apart, "app.root"], ["app.root_c"], ["app.root_c1"]]  # fmt: skip
+    loaded: set[str] = set()
+    for tables in asked_for:
+        loaded |= {r.qualified_name for r in compare(db, source, tables).snapshot.relations}
+        compare(db, source, tables, with_children=True)
+    assert len(loaded) == 28 + (4 if db.server.major >= 18 else 0), "whatever is a table in one way or the other"
+    for catalog in ("pg_class", "pg_attribute", "pg_index", "pg_type", "pg_inherits"):
+        db.execute(f"vacuum full {catalog}")
+    moved = compare(db, base_backup(db), apart)
+    assert len(moved.locators - found.locators) == 5
