@@ -21,7 +21,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 from typer.core import TyperGroup
 
-from walshadow_core.cli import plugins
+from walshadow_core.cli import inspect, plugins
 from walshadow_core.cli.demo import demo
 from walshadow_core.cli.load import load
 from walshadow_core.cli.options import remember, scrubbed
@@ -79,6 +79,7 @@ app = typer.Typer(
 # In the order of --help.
 for _command in (demo, load, verify, warmup):
     app.command()(_command)
+app.add_typer(inspect.app, name="inspect")
 app.add_typer(plugins.app, name="plugins")
 
 

@@ -1,0 +1,359 @@
+"""WAL records to arrays (``access/xlogrecord.h``): header, block references, images, data.
+
+A record is a header, then the headers of its block references and of its main data, one after the other, then
+their contents in the same order: per block its image and its data, at the end the main data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from walshadow_core.api import Bytes, FormatError, Lsn
+from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
+from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.walpage import (
+    RECORD_HEADER,
+    RECORD_INFO_AT,
+    RECORD_PREV_AT,
+    RECORD_RMID_AT,
+    RECORD_XID_AT,
+    load64s,
+)
+
+MAX_BLOCK_ID: Final = 32
+DATA_SHORT, DATA_LONG, ORIGIN, TOPLEVEL_XID = 255, 254, 253, 252
+"""Ids of headers that are of no block (XLR_BLOCK_ID_*)."""
+
+FORK_MASK: Final = 0x0F
+HAS_IMAGE, HAS_DATA, WILL_INIT, SAME_REL = 0x10, 0x20, 0x40, 0x80
+"""BKPBLOCK_* of a block reference."""
+LAST_FORK: Final = 3
+
+IMAGE_HAS_HOLE, IMAGE_APPLY, IMAGE_PGLZ, IMAGE_LZ4, IMAGE_ZSTD = 0x01, 0x02, 0x04, 0x08, 0x10
+IMAGE_COMPRESSED: Final = IMAGE_PGLZ | IMAGE_LZ4 | IMAGE_ZSTD
+"""BKPIMAGE_*, as 15 to 18 have them."""
+
+BLOCK_HEADER, IMAGE_HEADER, LOCATOR_SIZE = 4, 5, 12
+
+OUTSIDE: Final = 1
+BAD_ID: Final = 2
+BAD_ORDER: Final = 3
+NO_LOCATOR: Final = 4
+BAD_IMAGE: Final = 5
+BAD_DATA: Final = 6
+BAD_FORK: Final = 7
+REASONS: Final = {
+    OUTSIDE: "its headers run past its end",
+    BAD_ID: "it has a header of an unknown sort",
+    BAD_ORDER: "its block references are out of order",
+    NO_LOCATOR: "a block reference is of the same relation as none before it",
+    BAD_IMAGE: "a page image has an impossible size",
+    BAD_DATA: "its parts do not add up to its length",
+    BAD_FORK: "a block reference is of an unknown fork",
+}
+"""Why a record can't be parsed."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRefs:
+    """The block references of many records, in order; arrays of one length.
+
+    ``record`` is the index of the record that each is of; ``block_id``, ``fork``, ``flags`` (HAS_IMAGE…),
+    ``tablespace``, ``database``, ``relation`` (relfilenumber) and ``block`` say what it refers to. An image has
+    ``image_length`` bytes at ``image_offset`` (in the records' buffer; -1: none), ``hole_offset`` and ``hole_length``
+    say what was left out of the page, ``image_info`` (IMAGE_*) how it is compressed; block data likewise.
+    """
+
+    record: NDArray[np.int64]
+    block_id: NDArray[np.uint8]
+    fork: NDArray[np.uint8]
+    flags: NDArray[np.uint8]
+    tablespace: NDArray[np.uint32]
+    database: NDArray[np.uint32]
+    relation: NDArray[np.uint32]
+    block: NDArray[np.uint32]
+    image_offset: NDArray[np.int64]
+    image_length: NDArray[np.int32]
+    image_info: NDArray[np.uint8]
+    hole_offset: NDArray[np.int32]
+    hole_length: NDArray[np.int32]
+    data_offset: NDArray[np.int64]
+    data_length: NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.record)
+
+
+@dataclass(frozen=True, slots=True)
+class WalRecords:
+    """Whole records; arrays of one length n, but for ``buf``, ``blocks`` and ``first_block``.
+
+    ``buf[offset:offset + length]`` is a record. ``start`` and ``end`` are LSNs, ``end`` that of what follows;
+    ``previous`` is the LSN of the record before. ``info`` is xl_info, ``rmgr`` the resource manager's id.
+    ``image_bytes`` is how much of it is page images. ``blocks`` of record i are those in
+    ``[first_block[i], first_block[i + 1])``. Main data lie at ``data_offset`` of ``buf``, ``data_length`` bytes.
+    ``toplevel_xid`` is 0 where the record names none.
+    """
+
+    buf: Bytes
+    start: NDArray[np.int64]
+    end: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    length: NDArray[np.int64]
+    previous: NDArray[np.int64]
+    xid: NDArray[np.uint32]
+    info: NDArray[np.uint8]
+    rmgr: NDArray[np.uint8]
+    image_bytes: NDArray[np.int64]
+    data_offset: NDArray[np.int64]
+    data_length: NDArray[np.int64]
+    toplevel_xid: NDArray[np.uint32]
+    origin: NDArray[np.uint16]
+    first_block: NDArray[np.int64]
+    blocks: BlockRefs
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@kernel
+def _count_blocks(buf: Bytes, offset: NDArray[np.int64], length: NDArray[np.int64]) -> tuple[int, int, int]:
+    """(count of block references, index of the first record that can't be parsed or -1, why)."""
+    blocks = 0
+    for i in range(len(offset)):
+        at = int(offset[i]) + RECORD_HEADER
+        left = int(length[i]) - RECORD_HEADER
+        contents = 0
+        while left > contents:
+            sort = int(buf[np.uint64(at)])
+            size = 0
+            content = 0
+            if sort == DATA_SHORT:
+                size = 2
+                if left >= size:
+                    content = int(buf[np.uint64(at + 1)])
+            elif sort == DATA_LONG:
+                size = 5
+                if left >= size:
+                    content = int(load32(buf, at + 1))
+            elif sort == ORIGIN:
+                size = 3
+            elif sort == TOPLEVEL_XID:
+                size = 5
+            elif sort <= MAX_BLOCK_ID:
+                size = BLOCK_HEADER
+                if left >= size:
+                    flags = int(buf[np.uint64(at + 1)])
+                    content = int(load16(buf, at + 2))
+                    if flags & HAS_IMAGE != 0:
+                        size += IMAGE_HEADER
+                        if left >= size:
+                            content += int(load16(buf, at + BLOCK_HEADER))
+                            info = int(buf[np.uint64(at + BLOCK_HEADER + 4)])
+                            if info & IMAGE_HAS_HOLE != 0 and info & IMAGE_COMPRESSED != 0:
+                                size += 2
+                    if flags & SAME_REL == 0:
+                        size += LOCATOR_SIZE
+                    size += 4
+                blocks += 1
+            else:
+                return blocks, i, BAD_ID
+            if size > left:
+                return blocks, i, OUTSIDE
+            at += size
+            left -= size
+            contents += content
+            if sort in (DATA_SHORT, DATA_LONG):
+                break
+        if left != contents:
+            return blocks, i, BAD_DATA
+    return blocks, -1, 0
+
+
+@kernel
+def _parse(
+    buf: Bytes,
+    offset: NDArray[np.int64],
+    length: NDArray[np.int64],
+    image_bytes: NDArray[np.int64],
+    data_offset: NDArray[np.int64],
+    data_length: NDArray[np.int64],
+    toplevel_xid: NDArray[np.uint32],
+    origin: NDArray[np.uint16],
+    first_block: NDArray[np.int64],
+    record: NDArray[np.int64],
+    block_id: NDArray[np.uint8],
+    fork: NDArray[np.uint8],
+    block_flags: NDArray[np.uint8],
+    locator: NDArray[np.uint32],
+    block: NDArray[np.uint32],
+    image_offset: NDArray[np.int64],
+    image_length: NDArray[np.int32],
+    image_info: NDArray[np.uint8],
+    hole_offset: NDArray[np.int32],
+    hole_length: NDArray[np.int32],
+    block_data_offset: NDArray[np.int64],
+    block_data_length: NDArray[np.int32],
+) -> tuple[int, int]:
+    """Fill the arrays for records that _count_blocks found sound: (index of the first bad record or -1, why)."""
+    b = 0
+    for i in range(len(offset)):
+        first_block[i] = b
+        at = int(offset[i]) + RECORD_HEADER
+        stop = int(offset[i] + length[i])
+        contents = 0
+        last_id = -1
+        known = -1
+        while stop - at > contents:
+            sort = int(buf[np.uint64(at)])
+            if sort == DATA_SHORT:
+                data_length[i] = int(buf[np.uint64(at + 1)])
+                contents += data_length[i]
+                at += 2
+                break
+            if sort == DATA_LONG:
+                data_length[i] = load32(buf, at + 1)
+                contents += data_length[i]
+                at += 5
+                break
+            if sort == ORIGIN:
+                origin[i] = load16(buf, at + 1)
+                at += 3
+                continue
+            if sort == TOPLEVEL_XID:
+                toplevel_xid[i] = load32(buf, at + 1)
+                at += 5
+                continue
+            if sort <= last_id:
+                return i, BAD_ORDER
+            last_id = sort
+            flags = int(buf[np.uint64(at + 1)])
+            record[b] = i
+            block_id[b] = sort
+            fork[b] = flags & FORK_MASK
+            block_flags[b] = flags & ~FORK_MASK
+            if flags & FORK_MASK > LAST_FORK:
+                return i, BAD_FORK
+            block_data_length[b] = load16(buf, at + 2)
+            if (block_data_length[b] != 0) != (flags & HAS_DATA != 0):
+                return i, BAD_DATA
+            contents += block_data_length[b]
+            at += BLOCK_HEADER
+            if flags & HAS_IMAGE != 0:
+                size = int(load16(buf, at))
+                hole = int(load16(buf, at + 2))
+                info = int(buf[np.uint64(at + 4)])
+                at += IMAGE_HEADER
+                gap = 0
+                if info & IMAGE_COMPRESSED == 0:
+                    gap = PAGE_SIZE - size
+                elif info & IMAGE_HAS_HOLE != 0:
+                    gap = int(load16(buf, at))
+                    at += 2
+                holed = info & IMAGE_HAS_HOLE != 0
+                if size == 0 or size > PAGE_SIZE or gap < 0 or (not holed and (gap != 0 or hole != 0)):
+                    return i, BAD_IMAGE
+                if holed and (hole == 0 or gap == 0 or hole + gap > PAGE_SIZE):
+                    return i, BAD_IMAGE
+                if info & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
+                    return i, BAD_IMAGE
+                image_length[b] = size
+                image_info[b] = info
+                hole_offset[b] = hole
+                hole_length[b] = gap
+                image_bytes[i] += size
+                contents += size
+            if flags & SAME_REL == 0:
+                for k in range(3):
+                    locator[k, b] = load32(buf, at + 4 * k)
+                at += LOCATOR_SIZE
+            elif known < 0:
+                return i, NO_LOCATOR
+            else:
+                locator[:, b] = locator[:, known]
+            known = b
+            block[b] = load32(buf, at)
+            at += 4
+            b += 1
+        for k in range(first_block[i], b):
+            if image_length[k] > 0:
+                image_offset[k] = at
+                at += image_length[k]
+            if block_data_length[k] > 0:
+                block_data_offset[k] = at
+                at += block_data_length[k]
+        data_offset[i] = at
+        if at + data_length[i] != stop:
+            return i, BAD_DATA
+    first_block[len(offset)] = b
+    return -1, 0
+
+
+@kernel
+def _headers(
+    buf: Bytes,
+    offset: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    xid: NDArray[np.uint32],
+    info: NDArray[np.uint8],
+    rmgr: NDArray[np.uint8],
+) -> None:
+    for i in range(len(offset)):
+        at = int(offset[i])
+        previous[i] = load64s(buf, at + RECORD_PREV_AT)
+        xid[i] = load32(buf, at + RECORD_XID_AT)
+        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
+        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
+
+
+def parse_records(
+    buf: Bytes,
+    start: NDArray[np.int64],
+    end: NDArray[np.int64],
+    offset: NDArray[np.int64],
+    length: NDArray[np.int64],
+) -> WalRecords:
+    """The records at ``offset`` of ``buf``, whose lengths are known to lie inside of it and to be a record header's
+    at least. Raises FormatError naming the LSN of the first that is malformed."""
+    n = len(offset)
+    blocks, bad, why = _count_blocks(buf, offset, length)
+    if bad >= 0:
+        raise _malformed(start, bad, why)
+    previous, image_bytes, data_offset, data_length = np.zeros((4, n), np.int64)
+    xid, toplevel_xid = np.zeros((2, n), np.uint32)
+    info, rmgr = np.zeros((2, n), np.uint8)
+    origin = np.zeros(n, np.uint16)
+    first_block = np.zeros(n + 1, np.int64)
+    record = np.zeros(blocks, np.int64)
+    image_offset, block_data_offset = np.full((2, blocks), -1, np.int64)
+    block_id, fork, flags, image_info = np.zeros((4, blocks), np.uint8)
+    locator = np.zeros((3, blocks), np.uint32)
+    block = np.zeros(blocks, np.uint32)
+    image_length, hole_offset, hole_length, block_data_length = np.zeros((4, blocks), np.int32)
+    bad, why = _parse(
+        buf, offset, length, image_bytes, data_offset, data_length, toplevel_xid, origin, first_block,
+        record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
+        hole_offset, hole_length, block_data_offset, block_data_length,
+    )  # fmt: skip
+    if bad >= 0:
+        raise _malformed(start, bad, why)
+    _headers(buf, offset, previous, xid, info, rmgr)
+    refs = BlockRefs(
+        record, block_id, fork, flags, locator[0], locator[1], locator[2], block, image_offset, image_length,
+        image_info, hole_offset, hole_length, block_data_offset, block_data_length,
+    )  # fmt: skip
+    return WalRecords(
+        buf, start, end, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length,
+        toplevel_xid, origin, first_block, refs,
+    )  # fmt: skip
+
+
+def _malformed(start: NDArray[np.int64], index: int, why: int) -> FormatError:
+    return FormatError(
+        f"the WAL record at {Lsn(start[index])} is malformed: {REASONS[why]}",
+        "check the source with pg_waldump; if it reads there, report this",
+    )

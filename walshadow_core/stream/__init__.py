@@ -1,0 +1,1 @@
+"""WAL as it comes: records out of files, archives and streams."""
