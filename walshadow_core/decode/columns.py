@@ -195,6 +195,34 @@ def enlarged(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     return larger
 
 
+class Gathered:
+    """Numbers that come in over many appends; ``used`` of ``array``'s elements are taken."""
+
+    def __init__(self, dtype: DTypeLike) -> None:
+        self.array: NDArray[Any] = np.empty(FIRST_ROWS, dtype)
+        self.used = 0
+
+    def room(self, n: int) -> NDArray[Any]:
+        """The array, with room for ``n`` elements more."""
+        if self.used + n > self.array.size:
+            self.array = enlarged(self.array, self.used, self.used + n)
+        return self.array
+
+    def more(self, n: int) -> NDArray[Any]:
+        """The next ``n`` elements, to be written to now; they are taken."""
+        first = self.used
+        array = self.room(n)
+        self.used += n
+        return array[first : self.used]
+
+    def take(self) -> NDArray[Any]:
+        """The elements that are taken, and start anew."""
+        array = self.array[: self.used]
+        self.array = np.empty(self.array.size, self.array.dtype)
+        self.used = 0
+        return array
+
+
 class Validity:
     """The validity bitmap of a column, absent from the array if no null came."""
 

@@ -20,16 +20,15 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, PgType
 from walshadow_core.decode.columns import (
-    FIRST_ROWS,
     MAX_VAR_BYTES,
     BadValue,
     Codec,
     Codecs,
     ColumnBuilder,
     ContainerMaker,
+    Gathered,
     TypeUse,
     Validity,
-    enlarged,
 )
 from walshadow_core.decode.deform import ALIGNMENTS, KIND_NULL, KIND_VALUE, datum_at
 from walshadow_core.decode.text_array import array_text
@@ -78,20 +77,19 @@ def read_shapes(
     shapes: NDArray[np.int32],
     used: int,
     shape_at: NDArray[np.int32],
-    row: int,
     count: NDArray[np.int32],
     data_at: NDArray[np.int32],
     bitmap_at: NDArray[np.int32],
 ) -> tuple[int, int, int, int]:
     """The headers of n arrays.
 
-    Of array i the shape goes to ``shapes[shape_at[row + i]:]``, which has room from ``used`` on; its elements' number
+    Of array i the shape goes to ``shapes[shape_at[i]:]``, which has room from ``used`` on; its elements' number
     to ``count``, where they begin to ``data_at`` and the null bitmap (-1: none) to ``bitmap_at``. ``element`` is the
     index of the first array's first element. Gives (status, row, used, index after the last element).
     """
     for i in range(kind.size):
         count[i] = 0
-        shape_at[row + i] = used
+        shape_at[i] = used
         shapes[used + SHAPE_NDIM] = 0
         shapes[used + SHAPE_FIRST] = element
         shape = used + SHAPE_DIMENSIONS
@@ -203,12 +201,10 @@ def take_elements(
 
 
 @kernel
-def check_shapes(
-    shapes: NDArray[np.int32], shape_at: NDArray[np.int32], row: int, n: int, ndim: int
-) -> tuple[int, int]:
-    """Whether n arrays with elements all have ``ndim`` dimensions and lower bounds 1: (what not, row)."""
-    for i in range(n):
-        at = shape_at[row + i]
+def check_shapes(shapes: NDArray[np.int32], shape_at: NDArray[np.int32], ndim: int) -> tuple[int, int]:
+    """Whether all arrays that have elements have ``ndim`` dimensions and lower bounds 1: (what not, row)."""
+    for i in range(shape_at.size):
+        at = shape_at[i]
         if shapes[at] == 0:
             continue
         if shapes[at] != ndim:
@@ -216,14 +212,14 @@ def check_shapes(
         for d in range(ndim):
             if shapes[at + SHAPE_DIMENSIONS + 2 * d + 1] != 1:
                 return _OTHER_BOUNDS, i
-    return _OK, n
+    return _OK, shape_at.size
 
 
 @kernel
-def count_lists(shapes: NDArray[np.int32], shape_at: NDArray[np.int32], row: int, n: int, level: int) -> int:
-    """How many lists of a level (0: the arrays themselves) n arrays have."""
+def count_lists(shapes: NDArray[np.int32], shape_at: NDArray[np.int32], level: int) -> int:
+    """How many lists of a level (0: the arrays themselves) the arrays have."""
     lists = 0
-    for i in range(row, row + n):
+    for i in range(shape_at.size):
         at = shape_at[i]
         many = 1 if level == 0 or shapes[at] > 0 else 0
         for d in range(level):
@@ -237,14 +233,12 @@ def count_lists(shapes: NDArray[np.int32], shape_at: NDArray[np.int32], row: int
 def append_lists(
     shapes: NDArray[np.int32],
     shape_at: NDArray[np.int32],
-    row: int,
-    n: int,
     level: int,
     ends: NDArray[np.int32],
-    lists: int,
-) -> int:
-    """The ends of the lists of that level, after the ``lists`` that are there; their count."""
-    for i in range(row, row + n):
+    used: int,
+) -> None:
+    """Append the ends of the lists of that level to ``ends``, of whose elements ``used`` are taken."""
+    for i in range(shape_at.size):
         at = shape_at[i]
         many = 1 if level == 0 or shapes[at] > 0 else 0
         for d in range(level):
@@ -252,9 +246,8 @@ def append_lists(
                 many *= shapes[at + SHAPE_DIMENSIONS + 2 * d]
         inside = shapes[at + SHAPE_DIMENSIONS + 2 * level] if shapes[at] > 0 else 0
         for _ in range(many):
-            ends[lists + 1] = ends[lists] + inside
-            lists += 1
-    return lists
+            ends[used] = ends[used - 1] + inside
+            used += 1
 
 
 class _Scratch:
@@ -287,41 +280,35 @@ class Arrays:
     def __init__(self, element: _Element) -> None:
         self._type = element.type
         self._align = ALIGNMENTS[element.type.alignment]
-        self.elements: ColumnBuilder = element.codec.builder()
         self._scratch = _Scratch()
-        self.validity = Validity()
-        self.kind: NDArray[np.uint8] = np.empty(FIRST_ROWS, np.uint8)
-        self.shape_at: NDArray[np.int32] = np.empty(FIRST_ROWS, np.int32)
-        self.shapes: NDArray[np.int32] = np.empty(FIRST_ROWS * LONGEST_SHAPE, np.int32)
-        self.rows = 0
-        self.used = 0
+        self.elements: ColumnBuilder = element.codec.builder()
+        self.shapes = Gathered(np.int32)
         self.count = 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of elements and shapes held."""
-        return self.elements.nbytes + 4 * self.used + 5 * self.rows
+        return self.elements.nbytes + 4 * self.shapes.used
 
-    def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
-        """Take n arrays. Raises BadValue."""
-        n, row = kind.size, self.rows
-        if row + n > self.shape_at.size:
-            self.shape_at = enlarged(self.shape_at, row, row + n)
-            self.kind = enlarged(self.kind, row, row + n)
-        if self.used + n * LONGEST_SHAPE > self.shapes.size:
-            self.shapes = enlarged(self.shapes, self.used, self.used + n * LONGEST_SHAPE)
+    def append(
+        self,
+        buf: Bytes,
+        offset: NDArray[np.int32],
+        length: NDArray[np.int32],
+        kind: NDArray[np.uint8],
+        shape_at: NDArray[np.int32],
+    ) -> None:
+        """Take n arrays, whose shapes are then at ``shape_at`` in ``shapes``. Raises BadValue."""
+        n = kind.size
+        shapes = self.shapes.room(n * LONGEST_SHAPE)
         count, data_at, bitmap_at = self._scratch.rows(n)
-        first = self.count
-        status, at, self.used, self.count = read_shapes(
-            buf, offset, length, kind, self._type.oid, first, self.shapes, self.used, self.shape_at, row, count,
-            data_at, bitmap_at,
+        status, at, self.shapes.used, self.count = read_shapes(
+            buf, offset, length, kind, self._type.oid, self.count, shapes, self.shapes.used, shape_at, count, data_at,
+            bitmap_at,
         )  # fmt: skip
         if status != _OK:
             raise BadValue(at, _REASONS[status])
         self._take_elements(buf, offset, length, count, data_at, bitmap_at)
-        self.kind[row : row + n] = kind
-        self.validity.append(kind, row)
-        self.rows = row + n
 
     def _take_elements(
         self,
@@ -348,12 +335,10 @@ class Arrays:
                 raise BadValue(row, f"an element of an array: {error.reason}") from None
             taken += filled
 
-    def take(self) -> tuple[int, pa.Buffer | None, int]:
-        """(rows, bitmap, nulls), and start anew but for the elements."""
-        rows = self.rows
-        bitmap, nulls = self.validity.take(rows)
-        self.rows = self.used = self.count = 0
-        return rows, bitmap, nulls
+    def take(self) -> tuple[pa.Array, NDArray[np.int32]]:
+        """(elements, shapes), and start anew."""
+        self.count = 0
+        return self.elements.finish(), self.shapes.take()
 
 
 class ListColumn:
@@ -361,32 +346,41 @@ class ListColumn:
 
     def __init__(self, element: _Element, dimensions: int) -> None:
         self._arrays = Arrays(element)
+        self._shape_at: NDArray[np.int32] = np.empty(0, np.int32)
         self._dimensions = dimensions
-        self._ends: list[NDArray[np.int32]] = [np.zeros(FIRST_ROWS, np.int32) for _ in range(dimensions)]
-        self._lists = [0] * dimensions
+        self._ends = [self._no_lists() for _ in range(dimensions)]
+        self._validity = Validity()
+
+    @staticmethod
+    def _no_lists() -> Gathered:
+        ends = Gathered(np.int32)
+        ends.more(1)[0] = 0
+        return ends
 
     @property
     def nbytes(self) -> int:
         """Bytes of values and offsets held."""
-        return self._arrays.nbytes + 4 * sum(self._lists)
+        return self._arrays.elements.nbytes + sum([4 * ends.used for ends in self._ends])
 
     def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
         """See ColumnBuilder."""
-        arrays = self._arrays
-        arrays.append(buf, offset, length, kind)
-        n = kind.size
-        row = arrays.rows - n
-        what, at = check_shapes(arrays.shapes, arrays.shape_at, row, n, self._dimensions)
+        if kind.size > self._shape_at.size:
+            self._shape_at = np.empty(kind.size, np.int32)
+        shape_at = self._shape_at[: kind.size]
+        # Once a stretch of arrays is taken, nothing needs its shapes any more.
+        self._arrays.shapes.used = 0
+        self._arrays.append(buf, offset, length, kind, shape_at)
+        shapes = self._arrays.shapes.array
+        what, at = check_shapes(shapes, shape_at, self._dimensions)
         if what != _OK:
-            raise BadValue(at, self._mismatch(what, int(arrays.shapes[arrays.shape_at[row + at]])))
-        for level in range(self._dimensions):
-            lists = self._lists[level]
-            needed = lists + count_lists(arrays.shapes, arrays.shape_at, row, n, level) + 1
-            if needed > MAX_VAR_BYTES:
+            raise BadValue(at, self._mismatch(what, int(shapes[shape_at[at]])))
+        self._validity.append(kind, self._ends[0].used - 1)
+        for level, ends in enumerate(self._ends):
+            lists = count_lists(shapes, shape_at, level)
+            if ends.used + lists > MAX_VAR_BYTES:
                 raise BadValue(0, _REASONS[_TOO_MANY])
-            if needed > self._ends[level].size:
-                self._ends[level] = enlarged(self._ends[level], lists + 1, needed)
-            self._lists[level] = append_lists(arrays.shapes, arrays.shape_at, row, n, level, self._ends[level], lists)
+            append_lists(shapes, shape_at, level, ends.room(lists), ends.used)
+            ends.used += lists
 
     def _mismatch(self, what: int, ndim: int) -> str:
         had = (
@@ -398,16 +392,14 @@ class ListColumn:
 
     def finish(self) -> pa.Array:
         """See ColumnBuilder."""
-        made = self._arrays.elements.finish()
-        _, bitmap, nulls = self._arrays.take()
+        made, _ = self._arrays.take()
+        bitmap, nulls = self._validity.take(self._ends[0].used - 1)
         for level in reversed(range(self._dimensions)):
-            lists, ends = self._lists[level], self._ends[level]
-            self._lists[level] = 0
-            self._ends[level] = np.zeros(ends.size, np.int32)
-            buffers = [bitmap if level == 0 else None, pa.py_buffer(ends[: lists + 1])]
-            made = pa.Array.from_buffers(
-                pa.list_(made.type), lists, buffers, nulls if level == 0 else 0, children=[made]
-            )
+            ends = self._ends[level].take()
+            self._ends[level] = self._no_lists()
+            whose = [bitmap, nulls] if level == 0 else [None, 0]
+            buffers = [whose[0], pa.py_buffer(ends)]
+            made = pa.Array.from_buffers(pa.list_(made.type), ends.size - 1, buffers, whose[1], children=[made])
         return made
 
 
@@ -416,6 +408,8 @@ class ArrayTextColumn:
 
     def __init__(self, element: _Element, column: str) -> None:
         self._arrays = Arrays(element)
+        self._shape_at = Gathered(np.int32)
+        self._kind = Gathered(np.uint8)
         self._arrow = element.codec.arrow
         self._column = column
         self._delimiter = element.type.delimiter
@@ -423,18 +417,17 @@ class ArrayTextColumn:
     @property
     def nbytes(self) -> int:
         """Bytes of elements and shapes held."""
-        return self._arrays.nbytes
+        return self._arrays.nbytes + 5 * self._kind.used
 
     def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
         """See ColumnBuilder."""
-        self._arrays.append(buf, offset, length, kind)
+        self._kind.more(kind.size)[:] = kind
+        self._arrays.append(buf, offset, length, kind, self._shape_at.more(kind.size))
 
     def finish(self) -> pa.Array:
         """See ColumnBuilder."""
-        arrays = self._arrays
-        elements = arrays.elements.finish()
-        kind, shape_at, shapes = arrays.kind[: arrays.rows], arrays.shape_at[: arrays.rows], arrays.shapes
-        arrays.take()
+        elements, shapes = self._arrays.take()
+        kind, shape_at = self._kind.take(), self._shape_at.take()
         return array_text(self._arrow, self._column, elements, kind, shape_at, shapes, self._delimiter)
 
 
