@@ -81,7 +81,9 @@ def load(
     backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
-        catalog, planned, refused = _plan(source, tables, into or [], destination, options, replace, skip_refused)
+        catalog, planned, refused = _plan(
+            source, tables, into or [], plugins, destination, options, replace, skip_refused
+        )
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
         plugins.resolver(CopiedStatus(), {"resolver": resolver})
@@ -122,6 +124,7 @@ def _plan(
     dsn: str,
     tables: list[str],
     into: list[str],
+    plugins: Plugins,
     destination: Destination,
     options: LoadOptions,
     replace: bool,
@@ -131,13 +134,14 @@ def _plan(
     from walshadow_core.api import TableRefused
     from walshadow_core.backfill.load import plan_tables
     from walshadow_core.backfill.naming import destination_names
+    from walshadow_core.catalog.codecs import with_codecs
     from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.decode.table import decodable
 
     catalog = read_catalog(dsn, tables)
     refused = [(name, reason) for name, reason in catalog.refused]
     relations = []
-    for relation in catalog.relations:
+    for relation in with_codecs(catalog.relations, plugins.type_codec):
         try:
             decodable(relation, options.decode)
             relations.append(relation)

@@ -37,19 +37,21 @@ def verify(
     """
     from walshadow_core.api import ComparableDestination, DestinationError, TableRefused
     from walshadow_core.backfill.naming import destination_names
+    from walshadow_core.catalog.codecs import with_codecs
     from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.plugins import Plugins
     from walshadow_core.verify.verify import verify_table
 
     console = stderr_console()
-    destination = Plugins.load().destination(to, parse_options(to_option, "--to-option"))
+    plugins = Plugins.load()
+    destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
         if not isinstance(destination, ComparableDestination):
             raise DestinationError(f"{destination.display_url}: this kind of destination can't be compared")
         catalog = read_catalog(source, [table])
         for name, reason in catalog.refused:
             raise TableRefused(reason if name in reason else f"{name}: {reason}")
-        relation = catalog.relations[0]
+        relation = with_codecs(catalog.relations, plugins.type_codec)[0]
         name = destination_names([relation], [f"{relation.qualified_name}={into}"] if into else [])[relation.oid]
         result = verify_table(source, relation, destination, name)
     finally:
