@@ -32,7 +32,7 @@ _PERSISTENCE = {
     "t": "a temporary table is in no backup; copy its rows into an ordinary table",
     "u": "an unlogged table is in no backup; ALTER TABLE … SET LOGGED",
 }
-_FIRST_NORMAL_OID = 16384
+FIRST_NORMAL_OID = 16384
 """FirstNormalObjectId (``access/transam.h``): what initdb made is below."""
 
 
@@ -40,7 +40,7 @@ def refusal(row: ClassRow, access_method: str | None) -> str | None:
     """Why this relation itself is refused, None if it is not: those below it do not count here."""
     if row.kind != "p" and row.kind not in _STORED_KINDS:
         return _KINDS.get(row.kind, f"relations of kind {row.kind!r} are not supported; name an ordinary table")
-    if row.oid < _FIRST_NORMAL_OID:
+    if row.oid < FIRST_NORMAL_OID:
         return "a system catalog can't be loaded; name a table of your own"
     if row.persistence != "p":
         return _PERSISTENCE.get(

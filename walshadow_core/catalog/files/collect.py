@@ -21,14 +21,13 @@ import numpy as np
 
 from walshadow_core.api import BackupFile, Bytes, FormatError, RelFileLocator, SourceError
 from walshadow_core.catalog.files.columns import CATALOGS
+from walshadow_core.catalog.refusals import FIRST_NORMAL_OID
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.relmap import RELMAP_NAME, parse_relmap
 from walshadow_core.pgformat.relpath import MAIN_FORK, parse_relation_path
 from walshadow_core.visibility.spoolfile import SpoolFile
 
 _FIRST_NUMBERS: Final = frozenset(catalog.oid for catalog in CATALOGS)
-_FIRST_NORMAL_OID: Final = 16384
-"""FirstNormalObjectId (``access/transam.h``): relations get file numbers from here on once initdb has ended."""
 
 GUESS_FILE_BYTES: Final = 64 << 20
 GUESS_BYTES: Final = 512 << 20
@@ -96,7 +95,7 @@ class CatalogFiles:
             return True
         if at.number in self._maps.get((at.tablespace, at.database), {}).values():
             return True
-        if at.number < _FIRST_NORMAL_OID or size > min(self._guess_file_bytes, self._guess_left):
+        if at.number < FIRST_NORMAL_OID or size > min(self._guess_file_bytes, self._guess_left):
             return False
         self._guess_left -= size
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final
 
 from walshadow_core.api import FormatError, RelFileLocator, SourceError
@@ -50,7 +50,7 @@ def find_database(files: CatalogFiles, scanner: CatalogScanner, name: str) -> Da
     number = files.map_of(GLOBAL_TABLESPACE, 0).get(c.PG_DATABASE.oid, 0)
     at = RelFileLocator(GLOBAL_TABLESPACE, 0, number)
     _demand(files, [at], None)
-    rows = scanner.rows(c.PG_DATABASE, at, ("oid", "datname", "encoding", "dattablespace"))
+    rows = list(scanner.rows(c.PG_DATABASE, at, ("oid", "datname", "encoding", "dattablespace")))
     for oid, stored, encoding, tablespace in rows:
         if stored == name.encode(errors="surrogateescape"):
             written_in = encoding_name(encoding)
@@ -95,7 +95,9 @@ class DatabaseCatalogs:
         """Where the catalogs are."""
         return frozenset(self._at.values())
 
-    def _rows(self, catalog: c.Catalog, names: tuple[str, ...], where: Where | None = None) -> list[tuple[Any, ...]]:
+    def _rows(
+        self, catalog: c.Catalog, names: tuple[str, ...], where: Where | None = None
+    ) -> Iterable[tuple[Any, ...]]:
         if where is not None and not where.values:
             return []
         return self._scanner.rows(catalog, self._at[catalog.oid], names, where)
@@ -122,10 +124,10 @@ class DatabaseCatalogs:
         """Every range type."""
         return [RangeRow(*row) for row in self._rows(c.PG_RANGE, ("rngtypid", "rngsubtype", "rngmultitypid"))]
 
-    def class_names(self) -> list[tuple[int, int, bytes, str]]:
-        """(oid, namespace, stored name, kind) of every relation."""
-        rows = self._rows(c.PG_CLASS, ("oid", "relnamespace", "relname", "relkind"))
-        return [(oid, namespace, name, char(kind)) for oid, namespace, name, kind in rows]
+    def class_names(self) -> Iterator[tuple[int, int, bytes, str]]:
+        """(oid, namespace, stored name, kind) of every relation, one after the other: there can be very many."""
+        for oid, namespace, name, kind in self._rows(c.PG_CLASS, ("oid", "relnamespace", "relname", "relkind")):
+            yield oid, namespace, name, char(kind)
 
     # -- some rows
 

@@ -38,19 +38,18 @@ def decoded(name: bytes, encoding: str) -> str:
     return data.tobytes().decode()
 
 
-def is_written(stored: bytes, encoding: str, written: str) -> bool:
-    """Whether ``written`` means the name that is ``stored``: the server cuts what is too long between two
-    characters. A name that is not valid in the encoding can't be written."""
-    try:
-        name = decoded(stored, encoding)
-    except FormatError:
-        return False
-    if name == written:
-        return True
-    rest = written.removeprefix(name)
-    if not name or len(rest) == len(written):
-        return False
-    next_character = len(rest[0].encode()) if encoding in ("UTF8", "SQL_ASCII") or rest[0].isascii() else 2
-    if not encoding.startswith("EUC") and encoding not in ("UTF8", "SQL_ASCII"):
-        next_character = 1
-    return len(stored) + next_character > NAME_BYTES
+def spelled(name: str, encoding: str) -> str:
+    """A name as the server keeps it: what is too long is cut between two characters."""
+    size = 0
+    for at, character in enumerate(name):
+        size += _width(character, encoding)
+        if size > NAME_BYTES:
+            return name[:at]
+    return name
+
+
+def _width(character: str, encoding: str) -> int:
+    """Bytes of a character. In EUC the few that take three can only be in a name that is cut by one less."""
+    if encoding in ("UTF8", "SQL_ASCII"):
+        return len(character.encode(errors="surrogatepass"))
+    return 2 if encoding.startswith("EUC") and not character.isascii() else 1

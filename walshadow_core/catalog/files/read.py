@@ -126,11 +126,12 @@ def look(
     database = find_database(files, scanner, asked.database)
     catalogs = DatabaseCatalogs(files, scanner, database, major)
     namespaces = catalogs.namespaces()
-    names = Names(catalogs, namespaces, asked.search_path)
+    wanted_names = {text: parse_qualified(text) for text in asked.tables}
+    names = Names(catalogs, namespaces, asked.search_path, wanted_names.values())
     refused: list[Refusal] = []
     found: dict[int, str] = {}
-    for text in dict.fromkeys(asked.tables):
-        answer = names.find(parse_qualified(text))
+    for text, name in wanted_names.items():
+        answer = names.find(name)
         if isinstance(answer, int):
             found.setdefault(answer, text)
         else:

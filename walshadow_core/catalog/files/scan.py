@@ -49,11 +49,10 @@ class CatalogScanner:
 
     def rows(
         self, catalog: Catalog, at: RelFileLocator, columns: tuple[str, ...], where: Where | None = None
-    ) -> list[tuple[Any, ...]]:
+    ) -> Iterator[tuple[Any, ...]]:
         """The rows of a catalog that were committed, as tuples of ``columns``; char columns are numbers, names and
         varlenas bytes. Raises FormatError naming the file, SourceError where a row is there twice."""
         extra = tuple(name for name in (*catalog.key, *([where.column] if where else [])) if name not in columns)
-        found: list[tuple[Any, ...]] = []
         keys: set[tuple[Any, ...]] = set()
         for batch in self._batches(catalog, at, columns + extra):
             if where is not None:
@@ -63,8 +62,7 @@ class CatalogScanner:
                 if key in keys:
                     raise SourceError(f"{CHANGED}: a row of {catalog.name} is there in two versions", TAKE_ANOTHER)
                 keys.add(key)
-            found += zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
-        return found
+            yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
 
     def _batches(self, catalog: Catalog, at: RelFileLocator, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
         decoder = TableDecoder(descriptor(catalog, self._major, columns), _OPTIONS)
