@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from walshadow_core.api import Attribute, Bytes, RelationDescriptor, RelFileLocator
+from walshadow_core.api import Attribute, Bytes, PgType, RelationDescriptor, RelFileLocator
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import DecodeOptions
 from walshadow_core.decode.table import TableDecoder
@@ -32,10 +32,14 @@ class _Sample:
     length: int
     value: bytes
     typmod: int = -1
+    schema: str = "pg_catalog"
 
     @property
     def attribute(self) -> Attribute:
-        return Attribute(1, self.name, self.type_oid, self.name, self.typmod, self.length, "c", False, "p", True)
+        known = PgType(self.type_oid, self.schema, self.name, "b", self.length, "c", False)
+        return Attribute(
+            1, self.name, self.type_oid, self.name, self.typmod, self.length, "c", False, "p", True, type=known
+        )
 
 
 def _short(data: bytes) -> bytes:
@@ -45,6 +49,9 @@ def _short(data: bytes) -> bytes:
 
 _ONE: Final = _short(bytes.fromhex("00800100"))
 """The numeric 1: short header, weight 0, one digit."""
+
+_COMPRESSED: Final = struct.pack("<II", 10 << 2 | COMPRESSED_BIT, 1) + b"\0a"
+"""The text "a" in pglz: a control byte and a literal."""
 
 _SAMPLES: Final = (
     _Sample("text", oid.TEXT, -1, _short("é".encode("latin-1"))),
@@ -63,6 +70,12 @@ _SAMPLES: Final = (
     _Sample("timetz", oid.TIMETZ, 12, bytes(12)),
     _Sample("interval", oid.INTERVAL, 16, bytes(16)),
     _Sample("uuid", oid.UUID, 16, bytes(16)),
+    _Sample("jsonb", oid.JSONB, -1, _short(bytes.fromhex("00000040"))),
+    _Sample("jsonpath", oid.JSONPATH, -1, _short(bytes.fromhex("01000080 1b000000 00000000"))),
+    _Sample("tsvector", oid.TSVECTOR, -1, _short(bytes(4))),
+    _Sample("tsquery", oid.TSQUERY, -1, _short(bytes(4))),
+    _Sample("pg_snapshot", oid.PG_SNAPSHOT, -1, _short(bytes(20))),
+    _Sample("hstore", 1, -1, _short(bytes.fromhex("00000080")), schema="public"),
 )
 
 
@@ -73,8 +86,8 @@ def _relation(sample: _Sample) -> RelationDescriptor:
     )  # fmt: skip
 
 
-def sample_page(value: bytes) -> Bytes:
-    """A heap page with one tuple of one attribute."""
+def sample_page(value: bytes, attributes: int = 1) -> Bytes:
+    """A heap page with one tuple of so many attributes, none of them NULL."""
     size = heap.MIN_HOFF + len(value)
     start = (heap.PAGE_SIZE - size) & ~7
     page: Bytes = np.zeros(heap.PAGE_SIZE, np.uint8)
@@ -86,7 +99,8 @@ def sample_page(value: bytes) -> Bytes:
     pointer = start | heap.LP_NORMAL << heap.LP_FLAGS_SHIFT | size << heap.LP_LENGTH_SHIFT
     page[heap.PAGE_HEADER_SIZE :].view("<u4")[0] = pointer
     tup = page[start : start + size]
-    tup[heap.INFOMASK2_AT] = 1
+    tup[heap.INFOMASK2_AT] = attributes
+    tup[heap.XMIN_AT] = FROZEN_XID
     tup[heap.HOFF_AT] = heap.MIN_HOFF
     tup[heap.MIN_HOFF :] = np.frombuffer(value, np.uint8)
     return page
