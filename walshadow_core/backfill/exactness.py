@@ -48,7 +48,7 @@ def void(before: RelationDescriptor, after: RelationDescriptor | None) -> str | 
     name = before.qualified_name
     if after is None:
         return f"{name} was dropped or renamed while the backup ran; nothing of it was published"
-    if after.locator != before.locator:
+    if (after.locator, after.toast_locator) != (before.locator, before.toast_locator):
         return (
             f"{name} was rewritten while the backup ran (TRUNCATE, VACUUM FULL, CLUSTER, or an ALTER TABLE that "
             "rewrites); load it again"

@@ -37,6 +37,7 @@ from walshadow_core.backfill.worker import DecodeWorker, TableBatch, WorkerSetti
 from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
 from walshadow_core.decode.types import DecodeOptions
+from walshadow_core.toast.store import ToastStore, check_chunk_size
 from walshadow_core.visibility.spoolfile import MemoryBudget
 from walshadow_core.visibility.status import CopiedStatus
 
@@ -131,6 +132,7 @@ class _Pass:
         self._half_made: TablePlan | None = None
         self._chunks: Channel[PageChunk] = Channel(16)
         self._batches: Channel[TableBatch] = Channel(1)
+        self._stores: dict[int, ToastStore] = {}
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -225,6 +227,7 @@ class _Pass:
                 return
             if reader.control is None:
                 raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
+            check_chunk_size(reader.control)
             status.complete_with(reader.control)
             self._stats.phase = "resolving"
             for number, worker in enumerate(workers):
@@ -246,6 +249,8 @@ class _Pass:
                 worker.close()
                 for stage, seconds in worker.seconds.items():
                     self.seconds[stage] += seconds
+            for store in self._stores.values():
+                store.close()
             status.close()
         self.seconds["write"] += writer_loop.seconds
 
@@ -257,7 +262,8 @@ class _Pass:
                 self._fail_table(index, reason)
 
     def _request(self) -> BackupRequest:
-        return BackupRequest(frozenset(r.locator for r in self._relations))
+        toast = (r.toast_locator for r in self._relations if r.toast_locator is not None)
+        return BackupRequest(frozenset(r.locator for r in self._relations).union(toast))
 
     def _check_same_cluster(self, system_identifier: int) -> None:
         known = self._cluster.system_identifier
@@ -289,6 +295,9 @@ class _Pass:
             o.decode, self._cluster.data_checksums, o.block_rows, block, folder, self._cluster.oldest_running_xid
         )
         budget = MemoryBudget(spool)
+        self._stores = {
+            index: ToastStore(budget, folder, status) for index, r in enumerate(self._relations) if r.toast_locator
+        }
         resolver = self._make_resolver(status)
         forms = [table.forms for table in self._tables]
         return [
@@ -296,6 +305,7 @@ class _Pass:
                 self._relations,
                 forms,
                 self._stats.tables,
+                self._stores,
                 status,
                 resolver,
                 budget,

@@ -25,9 +25,11 @@ _MAX_COLLECTED_BYTES = 1 << 20
 
 @dataclass(slots=True)
 class PageChunk:
-    """Some consecutive pages of one table: ``buffer[:length]``, from block ``first_block`` on."""
+    """Some consecutive pages of one table, or of its TOAST relation: ``buffer[:length]``, from block ``first_block``
+    on."""
 
     table: int
+    toast: bool
     path: str
     first_block: int
     buffer: Bytes
@@ -104,7 +106,7 @@ class BackupReader:
     def _file(self, file: BackupFile) -> None:
         route = self._router.route(file.path)
         match route.use:
-            case Use.WALK:
+            case Use.WALK | Use.CHUNKS:
                 if not self._stats.tables[route.table].failed:
                     self._walk(file, route)
             case Use.STATUS:
@@ -117,7 +119,11 @@ class BackupReader:
     def _walk(self, file: BackupFile, route: Route) -> None:
         table = self._stats.tables[route.table]
         table.phase = "walking"
-        table.bytes_walked += file.size
+        toast = route.use is Use.CHUNKS
+        if toast:
+            table.toast_bytes += file.size
+        else:
+            table.bytes_walked += file.size
         if file.size % PAGE_SIZE or file.size > self._segment_blocks * PAGE_SIZE:
             self._fail_table(
                 route.table, f"{file.path} has {file.size} bytes, not a whole number of pages of a segment"
@@ -125,7 +131,7 @@ class BackupReader:
             return
         block = route.segment * self._segment_blocks
         for buffer, length in self._buffers(file):
-            self._out.put(PageChunk(route.table, file.path, block, buffer, length))
+            self._out.put(PageChunk(route.table, toast, file.path, block, buffer, length))
             block += length // PAGE_SIZE
 
     def _buffers(self, file: BackupFile) -> Iterator[tuple[Bytes, int]]:

@@ -17,13 +17,15 @@ class Use(Enum):
 
     SKIP = "skip"
     WALK = "walk"
+    CHUNKS = "chunks"
     STATUS = "status"
     CONTROL = "control"
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """The use of one file; for WALK, the index of its table and its segment number."""
+    """The use of one file; for WALK (a table's own pages) and CHUNKS (those of its TOAST relation), the index of the
+    table and the segment number."""
 
     use: Use
     table: int = -1
@@ -37,7 +39,8 @@ class Router:
     """Routes the files of a backup for one filter set. Only main forks are walked."""
 
     def __init__(self, relations: Sequence[RelationDescriptor], status: CopiedStatus) -> None:
-        self._tables = {r.locator: index for index, r in enumerate(relations)}
+        self._routes = {r.locator: (Use.WALK, index) for index, r in enumerate(relations)}
+        self._routes |= {r.toast_locator: (Use.CHUNKS, i) for i, r in enumerate(relations) if r.toast_locator}
         self._status = status
 
     def route(self, path: str) -> Route:
@@ -49,5 +52,5 @@ class Router:
         file = parse_relation_path(path)
         if file is None or file.fork != "main":
             return SKIP
-        table = self._tables.get(file.locator)
-        return SKIP if table is None else Route(Use.WALK, table, file.segment)
+        use, table = self._routes.get(file.locator, (Use.SKIP, -1))
+        return SKIP if use is Use.SKIP else Route(use, table, file.segment)

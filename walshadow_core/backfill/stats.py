@@ -15,14 +15,16 @@ class TableStats:
     """One table of a load. ``phase`` goes waiting, walking, resolving, writing, publishing, done or failed.
 
     Counters that several workers add to are added to under ``lock``; the display reads without it.
-    ``bytes_walked`` is what the backup brought, ``max_lsn`` the highest page LSN seen, ``mixed`` whether a
-    transaction that was running when the load began has committed and wrote to it.
+    ``bytes_walked`` is what the backup brought of the table itself, ``toast_bytes`` of its TOAST relation, ``max_lsn``
+    the highest page LSN seen in both, ``mixed`` whether a transaction that was running when the load began has
+    committed and wrote to it.
     """
 
     relation: RelationDescriptor
     destination: str
     phase: str = "waiting"
     bytes_walked: int = 0
+    toast_bytes: int = 0
     pages: int = 0
     rows_walked: int = 0
     rows_emitted: int = 0
@@ -72,6 +74,7 @@ class TableStats:
             "rows_deferred": self.rows_deferred,
             "rows_written": self.rows_written,
             "bytes": self.bytes_walked,
+            "toast_bytes": self.toast_bytes,
             "exact": self.exact and not self.failed,
             "adjusted": dict(self.adjusted),
             "warnings": list(self.warnings),

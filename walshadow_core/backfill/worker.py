@@ -29,9 +29,12 @@ from walshadow_core.backfill.channel import Channel
 from walshadow_core.backfill.reader import CHUNK_PAGES, BufferPool, PageChunk
 from walshadow_core.backfill.stats import TableStats
 from walshadow_core.decode.table import TableDecoder
+from walshadow_core.decode.toasted import OutsideValues
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
-from walshadow_core.pgformat.heap import PageWalk, PageWalker, TupleData
+from walshadow_core.pgformat.heap import HEAP_HASEXTERNAL, PageWalk, PageWalker, TupleData
+from walshadow_core.toast.chunks import ChunkWriter
+from walshadow_core.toast.store import ToastStore
 from walshadow_core.visibility.recent import RecentXids
 from walshadow_core.visibility.spool import DeferredSpool
 from walshadow_core.visibility.spoolfile import MemoryBudget
@@ -74,8 +77,10 @@ def _placed(
 
 
 class DecodeWorker:
-    """One thread's share of a pass: a walker, and a decoder and a spool per table. Not thread safe.
+    """One thread's share of a pass: a walker, and per table a decoder, two spools (tuples that are undecided, rows that
+    point to TOAST) and a writer of TOAST chunks. Not thread safe.
 
+    ``stores``, which all workers share, has the TOAST relation of each table that has one.
     ``forms`` says, per table, in which form a column comes (see TableDecoder). Errors of one table go to
     ``fail_table`` and the others go on.
     """
@@ -85,6 +90,7 @@ class DecodeWorker:
         relations: Sequence[RelationDescriptor],
         forms: Sequence[Mapping[str, Form]],
         stats: Sequence[TableStats],
+        stores: Mapping[int, ToastStore],
         status: TransactionStatus,
         resolver: VisibilityResolver,
         budget: MemoryBudget,
@@ -95,6 +101,7 @@ class DecodeWorker:
         self._relations = relations
         self._forms = forms
         self._stats = stats
+        self._stores = stores
         self._status = status
         self._resolver = resolver
         self._budget = budget
@@ -104,6 +111,8 @@ class DecodeWorker:
         self._walker = PageWalker(CHUNK_PAGES)
         self._decoders: dict[int, TableDecoder] = {}
         self._spools: dict[int, DeferredSpool] = {}
+        self._outside: dict[int, DeferredSpool] = {}
+        self._chunk_writers: dict[int, ChunkWriter] = {}
         self._recent: dict[int, RecentXids] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -150,21 +159,27 @@ class DecodeWorker:
                 "check the source with amcheck",
             )
         clock = self._clock("walk", clock)
+        stats = self._stats[chunk.table]
+        with stats.lock:
+            stats.pages += walk.pages
+            stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
+        if chunk.toast:
+            self._take_chunks(chunk, walk, pages)
+            self._clock("TOAST chunks", clock)
+            return
         self._recent.setdefault(chunk.table, RecentXids(self._settings.oldest_running_xid)).add(walk.headers)
         decision = self._decide(walk.headers)
         emit = np.flatnonzero(decision == EMIT)
         defer = np.flatnonzero(decision == DEFER)
         clock = self._clock("gate", clock)
-        stats = self._stats[chunk.table]
         with stats.lock:
-            stats.pages += walk.pages
             stats.rows_walked += len(decision)
             stats.rows_deferred += len(defer)
             stats.rows_gated += len(decision) - len(emit) - len(defer)
-            stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
         if len(defer):
-            self._defer(chunk.table, walk, pages, defer)
-            clock = self._clock("spool", clock)
+            self._spool(self._spools, chunk.table, walk, pages, defer)
+        emit = self._put_off_outside(chunk.table, walk, pages, emit)
+        self._clock("spool", clock)
         data = walk.data if len(emit) == len(decision) else walk.data.take(emit)
         with _placed(chunk.path, emit, walk.block, walk.offnum):
             self._emit(chunk.table, pages, data)
@@ -186,15 +201,36 @@ class DecodeWorker:
         self.seconds[stage] += now - since
         return now
 
-    def _defer(self, table: int, walk: PageWalk, pages: Bytes, index: NDArray[np.intp]) -> None:
-        spool = self._spools.get(table)
+    def _take_chunks(self, chunk: PageChunk, walk: PageWalk, pages: Bytes) -> None:
+        writer = self._chunk_writers.get(chunk.table)
+        if writer is None:
+            writer = self._chunk_writers[chunk.table] = self._stores[chunk.table].writer()
+        try:
+            writer.add(walk, pages)
+        except FormatError as error:
+            raise FormatError(f"{chunk.path}: {error}") from error
+
+    def _put_off_outside(self, table: int, walk: PageWalk, pages: Bytes, emit: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Rows that point to TOAST wait until all of its chunks have come; the others are given back."""
+        flagged = np.flatnonzero(walk.headers.infomask[emit] & HEAP_HASEXTERNAL)
+        if not len(flagged):
+            return emit
+        outside = np.zeros(len(emit), np.bool_)
+        outside[flagged] = self._decoder(table).outside(pages, walk.data.take(emit[flagged]))
+        self._spool(self._outside, table, walk, pages, emit[outside])
+        return emit[~outside]
+
+    def _spool(
+        self, spools: dict[int, DeferredSpool], table: int, walk: PageWalk, pages: Bytes, index: NDArray[np.intp]
+    ) -> None:
+        spool = spools.get(table)
         if spool is None:
-            spool = self._spools[table] = DeferredSpool(self._budget, self._settings.spool_folder)
+            spool = spools[table] = DeferredSpool(self._budget, self._settings.spool_folder)
         spool.add(walk, pages, index)
 
-    def _emit(self, table: int, buffer: Bytes, data: TupleData) -> None:
+    def _emit(self, table: int, buffer: Bytes, data: TupleData, outside: OutsideValues | None = None) -> None:
         clock = time.perf_counter()
-        batches = self._decoder(table).append(buffer, data)
+        batches = self._decoder(table).append(buffer, data, outside)
         clock = self._clock("decode", clock)
         with self._stats[table].lock:
             self._stats[table].rows_emitted += len(data.natts)
@@ -205,7 +241,7 @@ class DecodeWorker:
     def finish(self) -> None:
         """After the walk has ended well, and transaction status is complete: decide what was deferred, and
         hand over the last batches. Raises ChannelBroken."""
-        for table in sorted(self._decoders.keys() | self._spools.keys()):
+        for table in sorted(self._decoders.keys() | self._spools.keys() | self._outside.keys()):
             if not self._stats[table].failed:
                 self._guarded(table, lambda t=table: self._finish_table(t))  # type: ignore[misc]
 
@@ -213,6 +249,7 @@ class DecodeWorker:
         stats = self._stats[table]
         recent = self._recent.get(table)
         stats.mixed |= recent is not None and recent.committed(self._status)
+        store = self._stores.get(table)
         spool = self._spools.get(table)
         if spool is not None:
             stats.phase = "resolving"
@@ -222,7 +259,14 @@ class DecodeWorker:
                 with stats.lock:
                     stats.rows_gated += len(decision) - len(emit)
                 with _placed(stats.name, emit, spooled.block, spooled.offnum):
-                    self._emit(table, spooled.buf, spooled.data.take(emit))
+                    self._emit(table, spooled.buf, spooled.data.take(emit), store)
+            spool.close()
+        spool = self._outside.get(table)
+        if spool is not None:
+            stats.phase = "resolving"
+            for spooled in spool.batches():
+                with _placed(stats.name, np.arange(len(spooled)), spooled.block, spooled.offnum):
+                    self._emit(table, spooled.buf, spooled.data, store)
             spool.close()
         last = self._decoder(table).finish()
         if last is not None:
@@ -230,5 +274,5 @@ class DecodeWorker:
 
     def close(self) -> None:
         """Free the spools."""
-        for spool in self._spools.values():
+        for spool in (*self._spools.values(), *self._outside.values()):
             spool.close()

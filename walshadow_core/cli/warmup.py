@@ -69,9 +69,15 @@ def start_loading_kernels(plugins: Plugins) -> threading.Thread:
 
 
 def _steps(plugins: Plugins) -> list[tuple[str, Callable[[], object]]]:
-    from walshadow_core.decode.warmup import warmup as warm_core
+    return [("core", _warm_core), *plugins.warmups()]
 
-    return [("core", warm_core), *plugins.warmups()]
+
+def _warm_core() -> None:
+    from walshadow_core.decode.warmup import warmup as warm_decoder
+    from walshadow_core.toast.warmup import warmup as warm_toast
+
+    warm_decoder()
+    warm_toast()
 
 
 def warm_up_if_cold(console: Console, plugins: Plugins) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, Form, FormatError, RelationDescriptor, TableRefused
 from walshadow_core.decode.columns import BadValue, Codec, DecodeOptions
-from walshadow_core.decode.deform import KIND_VALUE, REASONS, Deformed, DeformScratch, TuplePlan, deform
+from walshadow_core.decode.deform import KIND_EXTERNAL, KIND_VALUE, REASONS, Deformed, DeformScratch, TuplePlan, deform
+from walshadow_core.decode.toasted import BadToasted, Column, OutsideValues, PlainColumns, PlainScratch
 from walshadow_core.decode.types import codec_for
 from walshadow_core.pgformat.heap import TupleData
 
@@ -87,6 +89,8 @@ class TableDecoder:
         self._block_bytes = block_bytes
         self._plan = TuplePlan.of(relation)
         self._scratch = DeformScratch(self._plan, self._stretch())
+        self._plain_scratch: PlainScratch | None = None
+        self._toast_oid = relation.toast_oid
         self._builders = [codec.builder() for codec in codecs]
         self._rows = 0
 
@@ -96,22 +100,35 @@ class TableDecoder:
         stretch = min(max(fit, MIN_STRETCH), MAX_STRETCH, self._block_rows)
         return max(1, min(stretch, self._block_bytes // max(1, self._plan.missing_bytes.size)))
 
-    def append(self, buf: Bytes, data: TupleData) -> list[pa.RecordBatch]:
-        """Take n tuples of ``buf``; gives the batches that got full (none, mostly).
+    def outside(self, buf: Bytes, data: TupleData) -> NDArray[np.bool_]:
+        """Which of n tuples of ``buf`` point out of line in a column that is loaded; False for those that don't fit
+        the table, which ``append`` will say."""
+        found = np.zeros(len(data), np.bool_)
+        buf = self._plan.with_missing(buf, data)
+        for first in range(0, len(data), self._scratch.rows):
+            count = min(len(data) - first, self._scratch.rows)
+            kind = deform(buf, data, self._plan, self._scratch, first, count).kind
+            found[first : first + count] = (kind == KIND_EXTERNAL).any(axis=0) if self._builders else False
+        return found
 
-        Raises FormatError (a TupleError where one tuple is to blame) and TableRefused for TOASTed values; the
-        decoder is of no further use then.
+    def append(self, buf: Bytes, data: TupleData, outside: OutsideValues | None = None) -> list[pa.RecordBatch]:
+        """Take n tuples of ``buf``; gives the batches that got full (none, mostly). ``outside`` has the values of the
+        table's TOAST relation; without it, no tuple may point there.
+
+        Raises FormatError (a TupleError where one tuple is to blame); the decoder is of no further use then.
         """
         batches = []
         buf = self._plan.with_missing(buf, data)
         done, n = 0, len(data)
         while done < n:
             count = min(n - done, self._scratch.rows, self._block_rows - self._rows)
-            self._append(deform(buf, data, self._plan, self._scratch, done, count), done)
+            deformed = deform(buf, data, self._plan, self._scratch, done, count)
+            for first, last, columns in self._parts(deformed, done, outside):
+                self._add(columns, done + first)
+                self._rows += last - first
+                if self._rows >= self._block_rows or self._nbytes() >= self._block_bytes:
+                    batches.append(self._take())
             done += count
-            self._rows += count
-            if self._rows >= self._block_rows or self._nbytes() >= self._block_bytes:
-                batches.append(self._take())
         return batches
 
     def finish(self) -> pa.RecordBatch | None:
@@ -121,27 +138,31 @@ class TableDecoder:
     def _nbytes(self) -> int:
         return sum([builder.nbytes for builder in self._builders])
 
-    def _append(self, deformed: Deformed, done: int) -> None:
+    def _parts(
+        self, deformed: Deformed, done: int, outside: OutsideValues | None
+    ) -> Iterator[tuple[int, int, Iterable[tuple[int, Column]]]]:
+        """(first row, row after the last, columns) of a stretch, in parts that are small enough to be made plain."""
         if deformed.bad.size:
             raise TupleError(REASONS[int(deformed.reason[0])], done + int(deformed.bad[0]))
-        self._refuse_toasted(deformed)
         buf, offset, length, kind = deformed.buf, deformed.offset, deformed.length, deformed.kind
-        for c, builder in enumerate(self._builders):
-            try:
-                builder.append(buf, offset[c], length[c], kind[c])
-            except BadValue as error:
-                message = f'column "{self._names[c]}": {error.reason}'
-                raise TupleError(message, done + error.row) from None
-
-    def _refuse_toasted(self, deformed: Deformed) -> None:
-        if not self._builders or deformed.kind.max() <= KIND_VALUE:
+        count = kind.shape[1]
+        if not self._builders or kind.max() <= KIND_VALUE:
+            yield 0, count, ((c, (buf, offset[c], length[c], kind[c])) for c in range(len(self._builders)))
             return
-        toasted = np.flatnonzero(deformed.kind.max(axis=1) > KIND_VALUE)
-        raise TableRefused(
-            f'column "{self._names[int(toasted[0])]}" holds TOASTed values (compressed or out of line), '
-            "which are not supported yet",
-            "load tables whose rows fit in about 2 kB each until they are",
-        )
+        self._plain_scratch = self._plain_scratch or PlainScratch(self._block_bytes, self._scratch.rows)
+        plain = PlainColumns(deformed, self._toast_oid, outside, self._plain_scratch)
+        for first, last in plain.parts(self._block_bytes):
+            yield first, last, plain.columns(first, last)
+
+    def _add(self, columns: Iterable[tuple[int, Column]], first: int) -> None:
+        """Hand columns to their builders; their first row is tuple ``first`` of what was appended."""
+        c = 0
+        try:
+            for c, (buf, offset, length, kind) in columns:
+                self._builders[c].append(buf, offset, length, kind)
+        except BadValue as error:
+            name = self._names[error.column if isinstance(error, BadToasted) else c]
+            raise TupleError(f'column "{name}": {error.reason}', first + error.row) from None
 
     def _take(self) -> pa.RecordBatch:
         rows, self._rows = self._rows, 0

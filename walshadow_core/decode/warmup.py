@@ -6,6 +6,7 @@ very types that a load brings, and none is left to compile then.
 
 from __future__ import annotations
 
+import struct
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from walshadow_core.decode.columns import DecodeOptions
 from walshadow_core.decode.table import TableDecoder
 from walshadow_core.pgformat import heap
 from walshadow_core.pgformat.checksum import bad_checksums
+from walshadow_core.pgformat.varlena import COMPRESSED_BIT
 
 PACKAGES: Final = ("walshadow_core.pgformat.", "walshadow_core.decode.")
 
@@ -55,6 +57,7 @@ _COMPRESSED: Final = struct.pack("<II", 10 << 2 | COMPRESSED_BIT, 1) + b"\0a"
 
 _SAMPLES: Final = (
     _Sample("text", oid.TEXT, -1, _short("é".encode("latin-1"))),
+    _Sample("compressed text", oid.TEXT, -1, _COMPRESSED),
     _Sample("name", oid.NAME, 64, b"name".ljust(64, b"\0")),
     _Sample("numeric(12,2)", oid.NUMERIC, -1, _ONE, (12 << 16 | 2) + 4),
     _Sample("numeric(60,2)", oid.NUMERIC, -1, _ONE, (60 << 16 | 2) + 4),
@@ -100,7 +103,6 @@ def sample_page(value: bytes, attributes: int = 1) -> Bytes:
     page[heap.PAGE_HEADER_SIZE :].view("<u4")[0] = pointer
     tup = page[start : start + size]
     tup[heap.INFOMASK2_AT] = attributes
-    tup[heap.XMIN_AT] = FROZEN_XID
     tup[heap.HOFF_AT] = heap.MIN_HOFF
     tup[heap.MIN_HOFF :] = np.frombuffer(value, np.uint8)
     return page
