@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
+from walshadow_core.api import Attribute, Bytes, PgType
 from walshadow_core.api import BadValue as BadValue
-from walshadow_core.api import Bytes, PgType
 from walshadow_core.pgformat.jit import kernel
 from walshadow_core.pgformat.words import SLACK as SLACK
 from walshadow_core.pgformat.words import load64 as load64
@@ -87,6 +87,13 @@ class TypeUse:
     encoding: str
     options: DecodeOptions
     dimensions: int = 0
+
+
+def use_of(attribute: Attribute, encoding: str, options: DecodeOptions) -> TypeUse:
+    """The use of a column's type in a database of this encoding."""
+    a = attribute
+    known = a.type or PgType(a.type_oid, "pg_catalog", a.type_name, "b", a.length, a.alignment, a.by_value)
+    return TypeUse(known, a.typmod, a.type_name, a.name, encoding, options, a.dimensions)
 
 
 CodecMaker = Callable[[TypeUse], Codec]

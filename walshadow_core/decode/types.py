@@ -11,12 +11,13 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from walshadow_core.api import Attribute, Form, PgType, TableRefused
+from walshadow_core.api import Attribute, Form, TableRefused
 from walshadow_core.decode import (
     float_text,
     text_fixed,
     type_array,
     type_bits,
+    type_composite,
     type_cube,
     type_datetime,
     type_domain,
@@ -33,6 +34,7 @@ from walshadow_core.decode import (
     type_numeric,
     type_plugin,
     type_postgis,
+    type_range,
     type_snapshot,
     type_text,
     type_tsearch,
@@ -47,6 +49,7 @@ from walshadow_core.decode.columns import (
     ContainerMaker,
     DecodeOptions,
     TypeUse,
+    use_of,
 )
 
 __all__ = [
@@ -102,13 +105,16 @@ CAST_TEXTS: Mapping[int, CodecMaker] = {
 
 CONTAINERS: Mapping[str, ContainerMaker] = {
     **type_array.CONTAINERS,
+    **type_composite.CONTAINERS,
     **type_domain.CONTAINERS,
     **type_enum.CONTAINERS,
+    **type_range.CONTAINERS,
 }
 """By PgType.kind, and ``array`` for arrays of anything: types made of other types, in their own Arrow form."""
 
 CONTAINER_TEXTS: Mapping[str, ContainerMaker] = {
     **type_array.CONTAINER_TEXTS,
+    **type_composite.CONTAINER_TEXTS,
     **type_domain.CONTAINER_TEXTS,
 }
 """The same as strings; one whose own form is a string is not here."""
@@ -172,13 +178,6 @@ def _unsupported(use: TypeUse) -> TableRefused:
         f'column "{use.column}" has type {use.type_name}, which nothing here decodes',
         f"load its bytes in hex with --type TABLE.{use.column}=hex, leave it out with --exclude, or install a plugin",
     )
-
-
-def use_of(attribute: Attribute, encoding: str, options: DecodeOptions) -> TypeUse:
-    """The use of a column's type in a database of this encoding."""
-    a = attribute
-    known = a.type or PgType(a.type_oid, "pg_catalog", a.type_name, "b", a.length, a.alignment, a.by_value)
-    return TypeUse(known, a.typmod, a.type_name, a.name, encoding, options, a.dimensions)
 
 
 def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions, form: Form = "own") -> Codec:
