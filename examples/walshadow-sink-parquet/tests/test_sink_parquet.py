@@ -24,8 +24,10 @@ from walshadow_core.api import (
     META_FIELDS,
     TIMESTAMP_NEG_INFINITY,
     Attribute,
+    ColumnChoice,
     DestinationError,
     Lsn,
+    PgType,
     RelationDescriptor,
     RelFileLocator,
     TablePlan,
@@ -371,8 +373,32 @@ def test_a_table_with_other_columns_is_refused_by_name(root: str) -> None:
 
 
 def test_a_type_that_is_not_known_is_refused_by_column_and_type(root: str) -> None:
-    with pytest.raises(TableRefused, match=r'column "shape" of app\.t has type polygon'):
-        ParquetDestination(root, Settings()).plan(relation(ID, attribute(2, "shape", 604, "polygon")), "t")
+    odd = relation(ID, attribute(2, "shape", 99999, "app.shape"))
+    with pytest.raises(TableRefused, match=r'column "shape" of app\.t has type app\.shape, .*=hex'):
+        ParquetDestination(root, Settings()).plan(odd, "t")
+    plan = ParquetDestination(root, Settings()).plan(odd, "t", choices={"shape": ColumnChoice(type="hex")})
+    assert (plan.columns[1].type, plan.columns[1].form) == ("string", "hex")
+
+
+def test_a_chosen_type_is_the_columns_own_or_string(root: str) -> None:
+    destination = ParquetDestination(root, Settings())
+    numbers = relation(ID, attribute(2, "n", 20, "bigint"))
+
+    def chosen(choice: str) -> tuple[str, str]:
+        column = destination.plan(numbers, "t", choices={"n": ColumnChoice(type=choice)}).columns[1]
+        return column.type, column.form
+
+    assert chosen("int64") == ("int64", "own") and chosen("string") == ("string", "text")
+    with pytest.raises(TableRefused, match=r'"n" of app\.t of type bigint can be int64 or string, not int32'):
+        chosen("int32")
+
+
+def test_lists_that_could_hold_what_parquet_can_not_come_as_text(root: str) -> None:
+    day = PgType(1082, "pg_catalog", "date", "b", 4, "i", True)
+    days = PgType(1182, "pg_catalog", "_date", "b", -1, "i", False, element=day)
+    column = Attribute(2, "d", 1182, "date[]", -1, -1, "i", False, "x", False, type=days)
+    plan = ParquetDestination(root, Settings()).plan(relation(ID, column), "t")
+    assert (plan.columns[1].type, plan.columns[1].form) == ("string", "text")
 
 
 def test_a_column_named_like_one_of_ours_is_refused(root: str) -> None:

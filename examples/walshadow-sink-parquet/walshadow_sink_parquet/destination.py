@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from walshadow_core.api import (
+    HEX,
     LSN_COLUMN,
     META_FIELDS,
+    NO_CHOICES,
     Attribute,
+    ColumnChoice,
     ColumnPlan,
     DestinationError,
+    Form,
     Lsn,
     RelationDescriptor,
     StagingWriter,
     TablePlan,
     TableRefused,
 )
-from walshadow_sink_parquet.columns import arrow_type, can_be_out_of_range
+from walshadow_sink_parquet.columns import arrow_type, can_be_out_of_range, holds_out_of_range
 from walshadow_sink_parquet.folders import Columns, Folders, columns_of, errors
 from walshadow_sink_parquet.settings import Settings
 from walshadow_sink_parquet.writer import ParquetWriter
@@ -45,10 +51,18 @@ class ParquetDestination:
         """The URL without password and query."""
         return self._folders.display_url
 
-    def plan(self, relation: RelationDescriptor, table: str, *, replace: bool = False) -> TablePlan:
+    def plan(
+        self,
+        relation: RelationDescriptor,
+        table: str,
+        *,
+        replace: bool = False,
+        choices: Mapping[str, ColumnChoice] = NO_CHOICES,
+    ) -> TablePlan:
         """How ``relation`` lands in the folder of ``table``. Raises TableRefused naming columns whose type is
-        not known here or that a table there has otherwise, and for a folder that is not ours."""
-        columns = tuple(self._column(a, relation) for a in relation.columns)
+        not known here, or for which another was chosen than can be had, or that a table there has otherwise, and for a
+        folder that is not ours."""
+        columns = tuple(self._column(a, relation, choices.get(a.name, ColumnChoice())) for a in relation.columns)
         self._refuse_names(relation)
         schema = _schema(columns)
         with errors(f"can't look at {self.display_url}"):
@@ -153,16 +167,38 @@ class ParquetDestination:
     def close(self) -> None:
         """Nothing is held open between calls."""
 
-    def _column(self, attribute: Attribute, relation: RelationDescriptor) -> ColumnPlan:
+    def _column(self, attribute: Attribute, relation: RelationDescriptor, choice: ColumnChoice) -> ColumnPlan:
+        type_, form = self._landed(attribute, relation, choice)
+        filled = attribute.not_null or attribute.number in relation.key
+        if (choice.nullable is False and not filled) or (choice.nullable and attribute.number in relation.key):
+            name = f'column "{attribute.name}" of {relation.qualified_name}'
+            raise TableRefused(f"{name} may be NULL where the source's may, and no key may")
+        may_become_null = self._settings.out_of_range == "null" and can_be_out_of_range(type_)
+        nullable = not filled or may_become_null or bool(choice.nullable)
+        return ColumnPlan(attribute, attribute.name, str(type_), nullable, form)
+
+    def _landed(
+        self, attribute: Attribute, relation: RelationDescriptor, choice: ColumnChoice
+    ) -> tuple[pa.DataType, Form]:
+        """The Arrow type of a column, and the form it is to come in. Lists and structs that could hold values that
+        Parquet can't come as text."""
+        if choice.type == HEX:
+            return pa.string(), "hex"
+        where = f'column "{attribute.name}" of {relation.qualified_name}'
         type_ = arrow_type(attribute)
         if type_ is None:
             raise TableRefused(
-                f'column "{attribute.name}" of {relation.qualified_name} has type {attribute.type_name}, '
-                f"which sink-parquet does not know"
+                f"{where} has type {attribute.type_name}, which sink-parquet does not know",
+                "load its bytes in hex with --type TABLE.COLUMN=hex, or leave it out with --exclude",
             )
-        filled = attribute.not_null or attribute.number in relation.key
-        may_become_null = self._settings.out_of_range == "null" and can_be_out_of_range(type_)
-        return ColumnPlan(attribute, attribute.name, str(type_), nullable=not filled or may_become_null)
+        if choice.type not in (None, str(type_), "string"):
+            raise TableRefused(
+                f"{where} of type {attribute.type_name} can be {type_} or string, not {choice.type}",
+                f"choose one of these, or {HEX}",
+            )
+        if type_ != pa.string() and (choice.type == "string" or holds_out_of_range(type_)):
+            return pa.string(), "text"
+        return type_, "own"
 
     def _refuse_names(self, relation: RelationDescriptor) -> None:
         taken = {f.name for f in META_FIELDS} & {a.name for a in relation.columns}
@@ -193,7 +229,10 @@ class ParquetDestination:
 
 
 def _schema(columns: tuple[ColumnPlan, ...]) -> pa.Schema:
-    own = [pa.field(c.name, arrow_type(c.attribute), nullable=c.nullable) for c in columns]
+    own = [
+        pa.field(c.name, arrow_type(c.attribute) if c.form == "own" else pa.string(), nullable=c.nullable)
+        for c in columns
+    ]
     return pa.schema([*own, *META_FIELDS])
 
 
