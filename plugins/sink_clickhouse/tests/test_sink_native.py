@@ -190,6 +190,7 @@ def test_numeric_shape(precision: int, scale: int, shape: tuple[int, int]) -> No
 
 def test_numeric_beyond_decimal_is_text() -> None:
     """77 digits, or none said."""
+
     def numeric(typmod: int) -> str:
         found = own_type(PgType(1700, "pg_catalog", "numeric", "b", -1, "i", False), typmod, 0)
         assert found is not None

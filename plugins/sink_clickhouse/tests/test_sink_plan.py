@@ -294,7 +294,9 @@ def test_source_columns_that_can_not_land(embedded: Any) -> None:
     destination = embedded()
     relation = make_relation(SIMPLE)
     strange = [Attribute(n, f"p{n}", 99999, "app.odd", -1, 16, "d", False, "p", False) for n in (3, 4)]
-    with pytest.raises(TableRefused, match=r"app.orders: column 'p3': it is of type app.odd.*'p4': it is of type app.odd.*hex"):
+    with pytest.raises(
+        TableRefused, match=r"app.orders: column 'p3': it is of type app.odd.*'p4': it is of type app.odd.*hex"
+    ):
         destination.plan(replace(relation, attributes=(*relation.attributes, *strange)), "t")
     named = replace(relation.attributes[1], name="_lsn")
     with pytest.raises(TableRefused, match="named as walshadow's own: _lsn"):
