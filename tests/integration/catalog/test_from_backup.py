@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+
+from tests.integration.catalog import test_missing_values as missing_values
 from tests.integration.catalog.backups import MadeBackup, MadeFile, MadeSource
 from tests.integration.catalog.support import Database
-from walshadow_core.api import BackupRequest, BackupSource, RelationDescriptor
+from walshadow_core.api import BackupRequest, BackupSource, RelationDescriptor, SourceError
 from walshadow_core.catalog.files.read import Asked, FoundCatalog, read_backup
 from walshadow_core.catalog.names import printable_name
 from walshadow_core.catalog.sql import CatalogSnapshot, read_catalog
+from walshadow_core.decode.table import TableDecoder
+from walshadow_core.decode.types import DecodeOptions
+from walshadow_core.decode.warmup import sample_page
+from walshadow_core.pgformat.heap import PageWalker
 from walshadow_core.plugins import Plugins
+from walshadow_core.testing.postgres import PostgresServer
 
 KINDS = """
 create schema app; create schema "Odd Schema"; create schema types;
@@ -155,3 +169,158 @@ def test_every_kind_of_table(db: Database) -> None:
         db.execute(f"vacuum full {catalog}")
     moved = compare(db, base_backup(db), apart)
     assert len(moved.locators - found.locators) == 5
+
+
+def test_missing_values_of_every_type(db: Database) -> None:
+    """As the catalog has them, in on-disk form; SQL gives the texts of a few types instead."""
+    cases = [(t, v) for t, values in missing_values._DEFAULTS.items() for v in values]
+    db.execute(missing_values._MADE)
+    db.execute("create table t (a int); insert into t values (1)")
+    db.execute("alter table t " + ", ".join(f"add c{i} {t} default {v}" for i, (t, v) in enumerate(cases)))
+    db.execute("create table u (a int); insert into u values (1)")
+    texts = missing_values._TEXTS.items()
+    db.execute("alter table u " + ", ".join(f"add c{i} {t} default {v}" for i, (t, v) in enumerate(texts)))
+    source = base_backup(db)
+    compare(db, source, ["t"])
+    (ours,) = read_backup(source, Asked(db.name, ["u"])).snapshot.relations
+    (theirs,) = read_catalog(db.dsn(), ["u"]).relations
+    shown = missing_as_text(ours)
+    for column in ours.attributes[1:]:
+        assert column.missing is not None and column.missing_text is None
+    assert shown == [a.missing_text for a in theirs.attributes[1:]]
+    plain = replace(ours, attributes=tuple(replace(a, missing=None) for a in ours.attributes))
+    assert plain == replace(theirs, attributes=tuple(replace(a, missing_text=None) for a in theirs.attributes))
+
+
+def missing_as_text(relation: RelationDescriptor) -> list[str]:
+    """The values of a row that ends after the first column."""
+    decoder = TableDecoder(relation, DecodeOptions(), forms=dict.fromkeys((a.name for a in relation.columns), "text"))
+    page = sample_page(bytes(4))
+    decoder.append(page, PageWalker(max_pages=1).walk(page, 0).data)
+    batch = decoder.finish()
+    assert batch is not None
+    return [batch.column(a.name)[0].as_py() for a in relation.columns[1:]]
+
+
+def test_ddl_that_has_not_ended_or_was_rolled_back(db: Database) -> None:
+    """What is not committed is not there, whatever it wrote into the catalogs."""
+    db.execute("""create table plain (a int primary key, b text); create table altered (a int, b text default 'x');
+        create table renamed (a int); create type mood as enum ('a', 'b'); create table moody (m mood);
+        create table root (a int) partition by list (a); create table leaf partition of root for values in (1);
+        create table gone (a int); create table rewritten (a int); insert into rewritten values (1);
+        create table attached (a int not null); create table prepared (a int)""")
+    names = every_relation(db)
+    asked_for = [[n for n in names if n not in ("root", "leaf", "attached")], ["root"], ["leaf", "attached"]]
+    before = [read_catalog(db.dsn(), tables) for tables in asked_for]
+    ddl = (
+        "alter table public.altered add c int default 5, drop column b; alter table public.renamed rename to other",
+        "alter type public.mood add value 'c'; alter type public.mood rename value 'a' to 'z'",
+        "truncate public.rewritten; drop table public.gone; create table public.born (a int)",
+        "alter table public.plain replica identity full",
+        "alter table public.root attach partition public.attached for values in (2)",
+        "savepoint s; alter table public.prepared add b int; rollback to s; alter table public.prepared add c int",
+    )
+    db.execute(f"begin; {'; '.join(ddl)}; rollback")
+    with db.server.connect(db.name, autocommit=False) as waits, db.server.connect(db.name, autocommit=False) as ready:
+        for statements in ddl:
+            waits.execute(statements.encode())
+        ready.execute("create table public.of_prepared (a int)")
+        ready.execute(f"prepare transaction '{db.name}'".encode())
+        try:
+            source = base_backup(db)
+        finally:
+            ready.rollback()
+            ready.autocommit = True
+            ready.execute(f"rollback prepared '{db.name}'".encode())
+            waits.rollback()
+    for tables, sql in zip(asked_for, before, strict=True):
+        assert_same(read_backup(source, Asked(db.name, tables)).snapshot, sql)
+    (refusal,) = read_backup(source, Asked(db.name, ["born"])).snapshot.refused
+    assert "no such table" in refusal.reason
+
+
+def test_tablespaces_of_tables_and_of_the_database(db: Database) -> None:
+    server = db.server
+    with tablespace(server) as space, tablespace(server) as other:
+        db.execute(f"create table here (a int, x text); create table there (a int, x text) tablespace {space}")
+        compare(db, base_backup(db), ["here", "there"])
+        server.execute(f"alter database {db.name} set tablespace {other}")
+        found = compare(db, base_backup(db), ["here", "there"])
+        assert {r.locator.tablespace for r in found.snapshot.relations}.isdisjoint({1663})
+        db.execute("vacuum full pg_type")
+        db.execute("vacuum full pg_namespace")
+        compare(db, base_backup(db), ["here", "there"])
+        server.execute(f"drop database {db.name} with (force)")
+    server.execute(f"create database {db.name}")
+
+
+@contextmanager
+def tablespace(server: PostgresServer) -> Iterator[str]:
+    assert server.root is not None
+    name = f"space_{uuid.uuid4().hex[:8]}"
+    folder = server.root / name
+    folder.mkdir()
+    os.chown(folder, server.data.stat().st_uid, server.data.stat().st_gid)
+    server.execute(f"create tablespace {name} location '{folder}'")
+    yield name
+    server.execute(f"drop tablespace {name}")
+
+
+def test_names_as_people_write_them(make_database: Callable[..., Database]) -> None:
+    """Long, quoted and misspelt ones, in three encodings, and what is said of those that are not there."""
+    for options in (
+        "",
+        "encoding 'LATIN1' locale 'C' template template0",
+        "encoding 'SQL_ASCII' locale 'C' template template0",
+    ):
+        db = make_database(options)
+        long = "ü" * 62 + "x" * 10 if "SQL_ASCII" not in options else "x" * 70
+        db.execute(
+            f'create schema "Schéma"; create table "Schéma"."Straße" ("größe" int); create table "{long}" (a int); create table orders (a int)'
+        )
+        names = ['"Schéma"."Straße"', f'"{long}"', f'public."{long}"', "Orders", "order", '"Orders"', "nowhere.orders",
+                 "public.ordres", '"Schéma".orders', "pg_class", "pg_catalog.pg_class", "elsewhere.public.orders",
+                 f"{db.name}.public.orders", "information_schema.tables"]  # fmt: skip
+        sql = read_catalog(db.dsn(), names)
+        found = read_backup(base_backup(db), Asked(db.name, names)).snapshot
+        assert found.relations == sql.relations and len(found.relations) == 3
+        assert [r.name for r in found.refused] == [r.name for r in sql.refused]
+        for ours, theirs in zip(found.refused, sql.refused, strict=True):
+            assert ours.reason.split(";")[0] == theirs.reason.split(", which the source DSN")[0].split(";")[0]
+
+
+def test_a_rewritten_catalog_that_is_too_large_to_guess_takes_another_backup(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    db.execute("create table t (a int primary key, b text default 'b')")
+    for catalog in ("pg_class", "pg_attribute", "pg_index"):
+        db.execute(f"vacuum full {catalog}")
+    source = base_backup(db)
+    monkeypatch.setattr("walshadow_core.catalog.files.collect.GUESS_FILE_BYTES", 8192)
+    files = source.backups[0].made
+    # The map after what it speaks of: it is not known yet which number matters.
+    files.sort(key=lambda file: file.path.endswith("pg_filenode.map"))
+    compare(db, source, ["t"])
+    assert [len(request.locators) for request in source.opened] == [0, 1, 3], "pg_class tells the others"
+    files.sort(key=lambda file: not file.path.endswith("pg_filenode.map"))
+    source.opened.clear()
+    compare(db, source, ["t"])
+    assert [len(request.locators) for request in source.opened] == [0, 1], "the map does not know pg_index"
+
+
+def test_another_database_and_none(db: Database) -> None:
+    source = base_backup(db)
+    with pytest.raises(SourceError, match=r"no database 'nix'; it has .*postgres"):
+        read_backup(source, Asked("nix", ["t"]))
+
+
+def test_the_cluster_facts(db: Database) -> None:
+    sql = read_catalog(db.dsn(), []).cluster
+    source = base_backup(db)
+    facts = read_backup(source, Asked(db.name, [])).snapshot.cluster
+    same = ("server_version", "system_identifier", "database", "database_oid", "encoding", "data_checksums",
+            "block_size", "segment_blocks", "wal_level", "max_wal_senders", "in_recovery", "tablespaces")  # fmt: skip
+    assert {name: getattr(facts, name) for name in same} == {name: getattr(sql, name) for name in same}
+    assert facts.insert_lsn == facts.flush_lsn == source.backups[0].start.b_redo
+    assert facts.oldest_running_xid >= sql.oldest_running_xid
+    assert facts.cluster_bytes == source.backups[0].size

@@ -59,13 +59,10 @@ class CatalogFiles:
         *,
         database: int | None = None,
         known: frozenset[RelFileLocator] = frozenset(),
-        guess_file_bytes: int = GUESS_FILE_BYTES,
-        guess_bytes: int = GUESS_BYTES,
     ) -> None:
         self._database = database
         self._known = known
-        self._guess_file_bytes = guess_file_bytes
-        self._guess_left = guess_bytes
+        self._guess_left = GUESS_BYTES
         self._maps: dict[tuple[int, int], Mapping[int, int]] = {}
         self._sizes: defaultdict[tuple[int, int], dict[int, int]] = defaultdict(dict)
         self._segments: defaultdict[RelFileLocator, dict[int, _Segment]] = defaultdict(dict)
@@ -95,7 +92,7 @@ class CatalogFiles:
             return True
         if at.number in self._maps.get((at.tablespace, at.database), {}).values():
             return True
-        if at.number < FIRST_NORMAL_OID or size > min(self._guess_file_bytes, self._guess_left):
+        if at.number < FIRST_NORMAL_OID or size > min(GUESS_FILE_BYTES, self._guess_left):
             return False
         self._guess_left -= size
         return True
