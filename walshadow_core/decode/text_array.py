@@ -79,6 +79,7 @@ def put_arrays(
     valid: NDArray[np.uint8],
     special: NDArray[np.uint8],
     delimiter: int,
+    braces: bool,
 ) -> tuple[int, int, int]:
     """A columns.VarFill, but for the order of arguments: ``buf``, ``ends`` and ``valid`` are the elements, ``shapes``
     and ``shape_at`` as type_array.read_shapes leaves them."""
@@ -96,17 +97,19 @@ def put_arrays(
         most = 2 * int(ends[e + count] - ends[e]) + count * (QUOTED_ROOM + 2 * ndim + 1) + PREFIX_ROOM + 2
         if used + most > room:
             return NO_ROOM, i, used
-        to = _put_bounds(shapes, dimensions, ndim, data, used)
+        to = _put_bounds(shapes, dimensions, ndim, data, used) if braces else used
         if ndim <= 1:
-            data[to] = _OPEN
-            to += 1
+            if braces:
+                data[to] = _OPEN
+                to += 1
             for k in range(count):
                 if k > 0:
                     data[to] = delimiter
                     to += 1
                 to = _put_element(buf, ends, valid, e + k, special, data, to)
-            data[to] = _CLOSE
-            to += 1
+            if braces:
+                data[to] = _CLOSE
+                to += 1
         else:
             for k in range(count):
                 if k > 0:
@@ -145,6 +148,7 @@ def array_text(
     shape_at: NDArray[np.int32],
     shapes: NDArray[np.int32],
     delimiter: str,
+    braces: bool,
 ) -> pa.Array:
     """The texts of arrays, of type ``arrow``: see put_arrays. Raises FormatError naming the column."""
     strings = Strings.of(elements)
@@ -162,7 +166,20 @@ def array_text(
         used: int,
     ) -> tuple[int, int, int]:
         return put_arrays(
-            buf, offset, kind, first, offsets, data, row, used, shapes, strings.offsets, strings.valid, special, mark
+            buf,
+            offset,
+            kind,
+            first,
+            offsets,
+            data,
+            row,
+            used,
+            shapes,
+            strings.offsets,
+            strings.valid,
+            special,
+            mark,
+            braces,
         )
 
     return assemble(arrow, column, fill, strings.data, shape_at, shape_at, kind)

@@ -26,6 +26,7 @@ from walshadow_core.decode import (
     type_geometry,
     type_hstore,
     type_ids,
+    type_intvector,
     type_jsonb,
     type_jsonpath,
     type_ltree,
@@ -72,6 +73,7 @@ CODECS: Mapping[int, CodecMaker] = {
     **type_geometry.CODECS,
     **type_ids.CODECS,
     **type_xml.CODECS,
+    **type_intvector.CODECS,
 }
 """Types that Postgres itself has, by oid, in their own Arrow form."""
 
@@ -82,6 +84,7 @@ TEXTS: Mapping[int, CodecMaker] = {
     **float_text.TEXTS,
     **type_money.TEXTS,
     **type_ids.TEXTS,
+    **type_intvector.TEXTS,
 }
 """The same as strings, as the type's output function prints them. A type whose own form is just that is not here."""
 
