@@ -174,13 +174,43 @@ def test_a_table_without_columns_has_its_rows(pg: PostgresServer, schema: str) -
 
 
 @needs_compiler
-@pytest.mark.parametrize("storage", ["main", "extended", "external"])
-def test_toasted_values_are_refused_by_name(pg: PostgresServer, schema: str, storage: str) -> None:
-    pg.execute(f"create table {schema}.big(a int, body text)")
-    pg.execute(f"alter table {schema}.big alter column body set storage {storage}")
-    pg.execute(f"insert into {schema}.big values (1, 'short'), (2, repeat('x', 20000))")
-    with pytest.raises(TableRefused, match='column "body" holds TOASTed values'):
-        decoded(pg, f"{schema}.big")
+@pytest.mark.parametrize("block_bytes", [1 << 20, 5000])
+def test_values_compressed_in_line(pg: PostgresServer, schema: str, block_bytes: int) -> None:
+    """In several columns, between plain ones and NULLs; a block has about as many bytes as it may."""
+    pg.execute(f"create table {schema}.big(a int, body text, data bytea, n numeric, last text)")
+    pg.execute(f"alter table {schema}.big alter body set storage main, alter data set storage main")
+    pg.execute(
+        f"""insert into {schema}.big select g, case when g % 7 > 0 then repeat(md5(g::text), g % 90) end,
+            case when g % 3 > 0 then convert_to(repeat('abc' || g, g * 11 % 700), 'UTF8') end,
+            (case when g % 2 = 0 then repeat(g::text, 3000) else g::text end)::numeric, 'x' || g
+            from generate_series(1, 300) g"""
+    )
+    batches = decoded(pg, f"{schema}.big", block_bytes=block_bytes)
+    expected = selected(pg, f"{schema}.big", "a, body, data, n::text, last")
+    assert rows_of(batches) == expected
+    compressed = "select count(*) from {}.big where pg_column_compression({}) is not null"
+    assert all(pg.execute(compressed.format(schema, c))[0][0] > 50 for c in ("body", "data", "n"))
+    if block_bytes == 5000:
+        assert len(batches) > 100
+        assert max(b.nbytes for b in batches) < 60_000
+
+
+@needs_compiler
+def test_values_out_of_line_need_their_relation(pg_newest: PostgresServer) -> None:
+    pg = pg_newest
+    pg.execute("drop table if exists outside; create table outside(a int, body text, skipped text)")
+    pg.execute("alter table outside alter body set storage external, alter skipped set storage external")
+    pg.execute("insert into outside values (1, 'short', repeat('y', 9000)), (2, repeat('x', 9000), 'z')")
+    with pytest.raises(FormatError, match='column "body": a pointer to TOAST') as error:
+        decoded(pg, "outside")
+    assert error.value.tuple_index == 1
+    relation = dataclasses.replace(describe(pg, "outside"), excluded=frozenset([3]))
+    pages = heap_pages(pg, "outside")
+    walk = PageWalker(4).walk(pages, 0)
+    decoder = TableDecoder(relation, DecodeOptions())
+    assert decoder.outside(pages, walk.data).tolist() == [False, True]
+    decoder.append(pages, walk.data.take(np.array([0])))
+    assert rows_of([decoder.finish()]) == [(1, "short")]
 
 
 @needs_compiler
