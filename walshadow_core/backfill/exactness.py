@@ -44,15 +44,26 @@ def _doubt_of_standby(table: TableStats, b_redo: Lsn, cluster: ClusterFacts) -> 
 def void(before: RelationDescriptor, after: RelationDescriptor | None) -> str | None:
     """Why what was walked of a table is void, None if it stands: ``after`` is its descriptor once the backup has
     ended, None if there is none any more. A rewrite leaves the old file empty or missing in the copy, and the
-    new one is not in the filter set."""
+    new one is not in the filter set; a leaf that has come is not in it either."""
     name = before.qualified_name
     if after is None:
         return f"{name} was dropped or renamed while the backup ran; nothing of it was published"
-    if (after.locator, after.toast_locator) != (before.locator, before.toast_locator):
+    leaves = {leaf.oid: leaf for leaf in after.stored}
+    if leaves.keys() != {leaf.oid for leaf in before.stored}:
         return (
-            f"{name} was rewritten while the backup ran (TRUNCATE, VACUUM FULL, CLUSTER, or an ALTER TABLE that "
-            "rewrites); load it again"
+            f"{name}: a table below it came or went (CREATE, DROP, ATTACH, DETACH) while the backup ran; load it again"
         )
-    if replace(after, size_bytes=before.size_bytes) != before:
+    for leaf in before.stored:
+        now = leaves[leaf.oid]
+        if (now.locator, now.toast_locator) != (leaf.locator, leaf.toast_locator):
+            return (
+                f"{leaf.qualified_name} was rewritten while the backup ran (TRUNCATE, VACUUM FULL, CLUSTER, or an "
+                f"ALTER TABLE that rewrites); load {name} again"
+            )
+    if _without_sizes(replace(after, excluded=before.excluded)) != _without_sizes(before):
         return f"{name} was altered while the backup ran: its rows may mean something else now; load it again"
     return None
+
+
+def _without_sizes(relation: RelationDescriptor) -> RelationDescriptor:
+    return replace(relation, size_bytes=0, leaves=tuple(_without_sizes(leaf) for leaf in relation.leaves))

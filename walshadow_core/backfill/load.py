@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from walshadow_core.api import (
+    NO_CHOICES,
     BackupRequest,
     BackupSource,
+    ColumnChoice,
     Destination,
     DestinationError,
     Form,
@@ -33,9 +35,10 @@ from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.reader import BackupReader, BufferPool, PageChunk
 from walshadow_core.backfill.routing import Router
 from walshadow_core.backfill.stats import LoadStats
-from walshadow_core.backfill.worker import DecodeWorker, TableBatch, WorkerSettings
+from walshadow_core.backfill.worker import DecodeWorker, Part, TableBatch, WorkerSettings
 from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
+from walshadow_core.decode.table import decodable
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.toast.store import ToastStore, check_chunk_size
 from walshadow_core.visibility.spoolfile import MemoryBudget
@@ -132,7 +135,7 @@ class _Pass:
         self._half_made: TablePlan | None = None
         self._chunks: Channel[PageChunk] = Channel(16)
         self._batches: Channel[TableBatch] = Channel(1)
-        self._stores: dict[int, ToastStore] = {}
+        self._stores: dict[Part, ToastStore] = {}
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -262,8 +265,9 @@ class _Pass:
                 self._fail_table(index, reason)
 
     def _request(self) -> BackupRequest:
-        toast = (r.toast_locator for r in self._relations if r.toast_locator is not None)
-        return BackupRequest(frozenset(r.locator for r in self._relations).union(toast))
+        stored = [s for relation in self._relations for s in relation.stored]
+        toast = (s.toast_locator for s in stored if s.toast_locator is not None)
+        return BackupRequest(frozenset(s.locator for s in stored).union(toast))
 
     def _check_same_cluster(self, system_identifier: int) -> None:
         known = self._cluster.system_identifier
@@ -296,7 +300,10 @@ class _Pass:
         )
         budget = MemoryBudget(spool)
         self._stores = {
-            index: ToastStore(budget, folder, status) for index, r in enumerate(self._relations) if r.toast_locator
+            (table, leaf): ToastStore(budget, folder, status)
+            for table, relation in enumerate(self._relations)
+            for leaf, stored in enumerate(relation.stored)
+            if stored.toast_locator is not None
         }
         resolver = self._make_resolver(status)
         forms = [table.forms for table in self._tables]
@@ -374,15 +381,21 @@ def plan_tables(
     destination: Destination,
     relations: Sequence[RelationDescriptor],
     names: Mapping[int, str],
+    decode: DecodeOptions,
     *,
     replace: bool,
+    choices: Mapping[int, Mapping[str, ColumnChoice]],
 ) -> tuple[list[Planned], list[tuple[str, str]]]:
-    """How each relation lands, and (name, reason) of those that can't. Changes nothing."""
+    """How each relation lands, and (name, reason) of those that can't, or can't be decoded in the form that they are
+    to land in. ``names`` and ``choices`` are by relation oid. Changes nothing."""
     planned: list[Planned] = []
     refused: list[tuple[str, str]] = []
     for relation in relations:
+        chosen = choices.get(relation.oid, NO_CHOICES)
         try:
-            planned.append(Planned(relation, destination.plan(relation, names[relation.oid], replace=replace)))
+            item = Planned(relation, destination.plan(relation, names[relation.oid], replace=replace, choices=chosen))
+            decodable(relation, decode, item.forms)
+            planned.append(item)
         except WalshadowError as error:
             refused.append((relation.qualified_name, str(error)))
     return planned, refused

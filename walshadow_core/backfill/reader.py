@@ -26,9 +26,10 @@ _MAX_COLLECTED_BYTES = 1 << 20
 @dataclass(slots=True)
 class PageChunk:
     """Some consecutive pages of one table, or of its TOAST relation: ``buffer[:length]``, from block ``first_block``
-    on."""
+    on. ``leaf`` is the index of what they are of in the table's ``stored``."""
 
     table: int
+    leaf: int
     toast: bool
     path: str
     first_block: int
@@ -131,7 +132,7 @@ class BackupReader:
             return
         block = route.segment * self._segment_blocks
         for buffer, length in self._buffers(file):
-            self._out.put(PageChunk(route.table, toast, file.path, block, buffer, length))
+            self._out.put(PageChunk(route.table, route.leaf, toast, file.path, block, buffer, length))
             block += length // PAGE_SIZE
 
     def _buffers(self, file: BackupFile) -> Iterator[tuple[Bytes, int]]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from walshadow_core.api import RelationDescriptor
+from walshadow_core.api import RelationDescriptor, RelFileLocator
 from walshadow_core.pgformat.control import CONTROL_PATH
 from walshadow_core.pgformat.relpath import parse_relation_path
 from walshadow_core.visibility.status import CopiedStatus
@@ -25,11 +25,12 @@ class Use(Enum):
 @dataclass(frozen=True, slots=True)
 class Route:
     """The use of one file; for WALK (a table's own pages) and CHUNKS (those of its TOAST relation), the index of the
-    table and the segment number."""
+    table, the segment number, and the index in the table's ``stored``."""
 
     use: Use
     table: int = -1
     segment: int = 0
+    leaf: int = 0
 
 
 SKIP = Route(Use.SKIP)
@@ -39,8 +40,12 @@ class Router:
     """Routes the files of a backup for one filter set. Only main forks are walked."""
 
     def __init__(self, relations: Sequence[RelationDescriptor], status: CopiedStatus) -> None:
-        self._routes = {r.locator: (Use.WALK, index) for index, r in enumerate(relations)}
-        self._routes |= {r.toast_locator: (Use.CHUNKS, i) for i, r in enumerate(relations) if r.toast_locator}
+        self._routes: dict[RelFileLocator, tuple[Use, int, int]] = {}
+        for table, relation in enumerate(relations):
+            for leaf, stored in enumerate(relation.stored):
+                self._routes[stored.locator] = (Use.WALK, table, leaf)
+                if stored.toast_locator is not None:
+                    self._routes[stored.toast_locator] = (Use.CHUNKS, table, leaf)
         self._status = status
 
     def route(self, path: str) -> Route:
@@ -52,5 +57,5 @@ class Router:
         file = parse_relation_path(path)
         if file is None or file.fork != "main":
             return SKIP
-        use, table = self._routes.get(file.locator, (Use.SKIP, -1))
-        return SKIP if use is Use.SKIP else Route(use, table, file.segment)
+        use, table, leaf = self._routes.get(file.locator, (Use.SKIP, -1, 0))
+        return SKIP if use is Use.SKIP else Route(use, table, file.segment, leaf)

@@ -39,6 +39,9 @@ from walshadow_core.visibility.recent import RecentXids
 from walshadow_core.visibility.spool import DeferredSpool
 from walshadow_core.visibility.spoolfile import MemoryBudget
 
+Part = tuple[int, int]
+"""A relation with rows of a table: the table's index, and that in its ``stored``."""
+
 
 @dataclass(slots=True)
 class TableBatch:
@@ -77,10 +80,10 @@ def _placed(
 
 
 class DecodeWorker:
-    """One thread's share of a pass: a walker, and per table a decoder, two spools (tuples that are undecided, rows that
-    point to TOAST) and a writer of TOAST chunks. Not thread safe.
+    """One thread's share of a pass: a walker, a decoder per table, and per relation whose files hold its rows two
+    spools (tuples that are undecided, rows that point to TOAST) and a writer of TOAST chunks. Not thread safe.
 
-    ``stores``, which all workers share, has the TOAST relation of each table that has one.
+    ``stores``, which all workers share, has the TOAST relations by (table, index in its ``stored``).
     ``forms`` says, per table, in which form a column comes (see TableDecoder). Errors of one table go to
     ``fail_table`` and the others go on.
     """
@@ -90,7 +93,7 @@ class DecodeWorker:
         relations: Sequence[RelationDescriptor],
         forms: Sequence[Mapping[str, Form]],
         stats: Sequence[TableStats],
-        stores: Mapping[int, ToastStore],
+        stores: Mapping[Part, ToastStore],
         status: TransactionStatus,
         resolver: VisibilityResolver,
         budget: MemoryBudget,
@@ -110,9 +113,9 @@ class DecodeWorker:
         self._fail_table = fail_table
         self._walker = PageWalker(CHUNK_PAGES)
         self._decoders: dict[int, TableDecoder] = {}
-        self._spools: dict[int, DeferredSpool] = {}
-        self._outside: dict[int, DeferredSpool] = {}
-        self._chunk_writers: dict[int, ChunkWriter] = {}
+        self._spools: dict[Part, DeferredSpool] = {}
+        self._outside: dict[Part, DeferredSpool] = {}
+        self._chunk_writers: dict[Part, ChunkWriter] = {}
         self._recent: dict[int, RecentXids] = {}
         self.seconds: defaultdict[str, float] = defaultdict(float)
 
@@ -176,13 +179,14 @@ class DecodeWorker:
             stats.rows_walked += len(decision)
             stats.rows_deferred += len(defer)
             stats.rows_gated += len(decision) - len(emit) - len(defer)
+        part = chunk.table, chunk.leaf
         if len(defer):
-            self._spool(self._spools, chunk.table, walk, pages, defer)
-        emit = self._put_off_outside(chunk.table, walk, pages, emit)
+            self._spool(self._spools, part, walk, pages, defer)
+        emit = self._put_off_outside(part, walk, pages, emit)
         self._clock("spool", clock)
         data = walk.data if len(emit) == len(decision) else walk.data.take(emit)
         with _placed(chunk.path, emit, walk.block, walk.offnum):
-            self._emit(chunk.table, pages, data)
+            self._emit(part, pages, data)
 
     def _decide(self, headers: TupleHeaders) -> NDArray[np.uint8]:
         """What the resolver says, which may be someone's plugin: a decision that is none would lose rows."""
@@ -202,35 +206,38 @@ class DecodeWorker:
         return now
 
     def _take_chunks(self, chunk: PageChunk, walk: PageWalk, pages: Bytes) -> None:
-        writer = self._chunk_writers.get(chunk.table)
+        part = chunk.table, chunk.leaf
+        writer = self._chunk_writers.get(part)
         if writer is None:
-            writer = self._chunk_writers[chunk.table] = self._stores[chunk.table].writer()
+            writer = self._chunk_writers[part] = self._stores[part].writer()
         try:
             writer.add(walk, pages)
         except FormatError as error:
             raise FormatError(f"{chunk.path}: {error}") from error
 
-    def _put_off_outside(self, table: int, walk: PageWalk, pages: Bytes, emit: NDArray[np.intp]) -> NDArray[np.intp]:
+    def _put_off_outside(self, part: Part, walk: PageWalk, pages: Bytes, emit: NDArray[np.intp]) -> NDArray[np.intp]:
         """Rows that point to TOAST wait until all of its chunks have come; the others are given back."""
         flagged = np.flatnonzero(walk.headers.infomask[emit] & HEAP_HASEXTERNAL)
         if not len(flagged):
             return emit
         outside = np.zeros(len(emit), np.bool_)
-        outside[flagged] = self._decoder(table).outside(pages, walk.data.take(emit[flagged]))
-        self._spool(self._outside, table, walk, pages, emit[outside])
+        table, leaf = part
+        outside[flagged] = self._decoder(table).outside(pages, walk.data.take(emit[flagged]), leaf)
+        self._spool(self._outside, part, walk, pages, emit[outside])
         return emit[~outside]
 
     def _spool(
-        self, spools: dict[int, DeferredSpool], table: int, walk: PageWalk, pages: Bytes, index: NDArray[np.intp]
+        self, spools: dict[Part, DeferredSpool], part: Part, walk: PageWalk, pages: Bytes, index: NDArray[np.intp]
     ) -> None:
-        spool = spools.get(table)
+        spool = spools.get(part)
         if spool is None:
-            spool = spools[table] = DeferredSpool(self._budget, self._settings.spool_folder)
+            spool = spools[part] = DeferredSpool(self._budget, self._settings.spool_folder)
         spool.add(walk, pages, index)
 
-    def _emit(self, table: int, buffer: Bytes, data: TupleData, outside: OutsideValues | None = None) -> None:
+    def _emit(self, part: Part, buffer: Bytes, data: TupleData, outside: OutsideValues | None = None) -> None:
         clock = time.perf_counter()
-        batches = self._decoder(table).append(buffer, data, outside)
+        table, leaf = part
+        batches = self._decoder(table).append(buffer, data, outside, leaf)
         clock = self._clock("decode", clock)
         with self._stats[table].lock:
             self._stats[table].rows_emitted += len(data.natts)
@@ -241,7 +248,8 @@ class DecodeWorker:
     def finish(self) -> None:
         """After the walk has ended well, and transaction status is complete: decide what was deferred, and
         hand over the last batches. Raises ChannelBroken."""
-        for table in sorted(self._decoders.keys() | self._spools.keys() | self._outside.keys()):
+        spooled = {table for table, _ in self._spools.keys() | self._outside.keys()}
+        for table in sorted(self._decoders.keys() | spooled):
             if not self._stats[table].failed:
                 self._guarded(table, lambda t=table: self._finish_table(t))  # type: ignore[misc]
 
@@ -249,28 +257,34 @@ class DecodeWorker:
         stats = self._stats[table]
         recent = self._recent.get(table)
         stats.mixed |= recent is not None and recent.committed(self._status)
-        store = self._stores.get(table)
-        spool = self._spools.get(table)
-        if spool is not None:
+        for part in sorted(p for p in self._spools.keys() | self._outside.keys() if p[0] == table):
             stats.phase = "resolving"
+            self._finish_part(part)
+        last = self._decoder(table).finish()
+        if last is not None:
+            self._out.put(TableBatch(table, last))
+
+    def _finish_part(self, part: Part) -> None:
+        table, leaf = part
+        stats = self._stats[table]
+        name = self._relations[table].stored[leaf].qualified_name
+        store = self._stores.get(part)
+        spool = self._spools.get(part)
+        if spool is not None:
             for spooled in spool.batches():
                 decision = self._decide(spooled.headers)
                 emit = np.flatnonzero(decision == EMIT)
                 with stats.lock:
                     stats.rows_gated += len(decision) - len(emit)
-                with _placed(stats.name, emit, spooled.block, spooled.offnum):
-                    self._emit(table, spooled.buf, spooled.data.take(emit), store)
+                with _placed(name, emit, spooled.block, spooled.offnum):
+                    self._emit(part, spooled.buf, spooled.data.take(emit), store)
             spool.close()
-        spool = self._outside.get(table)
+        spool = self._outside.get(part)
         if spool is not None:
-            stats.phase = "resolving"
             for spooled in spool.batches():
-                with _placed(stats.name, np.arange(len(spooled)), spooled.block, spooled.offnum):
-                    self._emit(table, spooled.buf, spooled.data, store)
+                with _placed(name, np.arange(len(spooled)), spooled.block, spooled.offnum):
+                    self._emit(part, spooled.buf, spooled.data, store)
             spool.close()
-        last = self._decoder(table).finish()
-        if last is not None:
-            self._out.put(TableBatch(table, last))
 
     def close(self) -> None:
         """Free the spools."""

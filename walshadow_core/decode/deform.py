@@ -399,7 +399,8 @@ class TuplePlan:
 
 
 class DeformScratch:
-    """Room for the positions of up to ``rows`` tuples of a plan, used again and again.
+    """Room for the positions of up to ``rows`` tuples of a plan, used again and again: also for plans of as many
+    columns that have no more attributes.
 
     A row of the arrays is a little longer than a power of two, so that the same tuple's entries in different
     columns don't fall into the same set of the CPU's cache.
@@ -449,6 +450,6 @@ def deform(
     bads = deform_tuples(
         buf, data.data_start[part], data.bitmap_start[part], data.natts[part], data.has_nulls[part], data.end[part],
         plan.attlen, plan.align, plan.column, plan.missing, buf.size - plan.missing_bytes.size, out.offset, out.length,
-        out.kind, out.position, out.common, out.bad, out.reason,
+        out.kind, out.position, out.common[: (plan.attlen.size + 7) >> 3], out.bad, out.reason,
     )  # fmt: skip
     return Deformed(buf, out.offset[:, :n], out.length[:, :n], out.kind[:, :n], out.bad[:bads], out.reason[:bads])
