@@ -142,7 +142,7 @@ def take_elements(
     room = out_kind.size
     while i < count.size:
         base = int(offset[i]) - HEADER_SIZE
-        stop = int(offset[i] + length[i])
+        stop = int(offset[i]) + int(length[i])
         many = min(int(count[i]) - done, room - filled)
         if done == 0:
             at = int(data_at[i])

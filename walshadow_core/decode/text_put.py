@@ -51,7 +51,7 @@ def put_signed(value: int, out: Bytes, to: int) -> int:
     """Any int64."""
     if value < 0:
         out[to] = _MINUS
-        return put_number(np.uint64(0) - np.uint64(value), 1, out, to + 1)
+        return put_number(np.uint64(-(value + 1)) + np.uint64(1), 1, out, to + 1)
     return put_number(np.uint64(value), 1, out, to)
 
 

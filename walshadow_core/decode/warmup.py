@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import numpy as np
 
-from walshadow_core.api import Attribute, Bytes, PgType, RelationDescriptor, RelFileLocator
+from walshadow_core.api import Attribute, Bytes, Form, PgType, RelationDescriptor, RelFileLocator
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import DecodeOptions
 from walshadow_core.decode.table import TableDecoder
+from walshadow_core.decode.warmup_containers import container_samples
 from walshadow_core.pgformat import heap
 from walshadow_core.pgformat.checksum import bad_checksums
 from walshadow_core.pgformat.varlena import COMPRESSED_BIT
@@ -35,10 +36,12 @@ class _Sample:
     value: bytes
     typmod: int = -1
     schema: str = "pg_catalog"
+    type: PgType | None = None
+    form: Form = "own"
 
     @property
     def attribute(self) -> Attribute:
-        known = PgType(self.type_oid, self.schema, self.name, "b", self.length, "c", False)
+        known = self.type or PgType(self.type_oid, self.schema, self.name, "b", self.length, "c", False)
         return Attribute(
             1, self.name, self.type_oid, self.name, self.typmod, self.length, "c", False, "p", True, type=known
         )
@@ -82,6 +85,12 @@ _SAMPLES: Final = (
 )
 
 
+def _containers() -> Iterator[_Sample]:
+    for known, value, form in container_samples():
+        stored = value if known.length >= 0 else _short(value)
+        yield _Sample(f"{known.name} as {form}", known.oid, known.length, stored, type=known, form=form)
+
+
 def _relation(sample: _Sample) -> RelationDescriptor:
     return RelationDescriptor(
         oid=1, database="warmup", schema="warmup", name="warmup", locator=RelFileLocator(1663, 1, 1), kind="r",
@@ -112,12 +121,12 @@ def warmup(progress: Callable[[str], object] | None = None) -> None:
     """Compile or load every kernel of pgformat and decode; ``progress`` hears what is next. Kernels of other
     layers and of plugins are theirs to warm up."""
     walker = heap.PageWalker(max_pages=1)
-    for sample in _SAMPLES:
+    for sample in (*_SAMPLES, *_containers()):
         if progress is not None:
             progress(sample.name)
         page = sample_page(sample.value)
         bad_checksums(page, 0)
-        decoder = TableDecoder(_relation(sample), DecodeOptions())
+        decoder = TableDecoder(_relation(sample), DecodeOptions(), forms={sample.name: sample.form})
         decoder.append(page, walker.walk(page, 0).data)
         decoder.finish()
 
