@@ -277,8 +277,8 @@ def test_a_transaction_that_commits_while_the_load_runs_is_not_exact(
         with pg.connect(db, autocommit=False) as writer:
             writer.execute("delete from t where id <= 10")
 
-            def read_then_end(dsn: str, tables: list[str]) -> sql.CatalogSnapshot:
-                snapshot = read_catalog(dsn, tables)
+            def read_then_end(dsn: str, tables: list[str], **more: bool) -> sql.CatalogSnapshot:
+                snapshot = read_catalog(dsn, tables, **more)
                 if ends != "nothing":
                     writer.execute(ends)
                 return snapshot
@@ -325,8 +325,8 @@ def test_ddl_while_the_backup_runs_ends_the_table_and_changes_nothing(
         before = clickhouse.rows(f"SELECT * FROM {clickhouse.database}.t ORDER BY ALL")
         owed = [ddl]
 
-        def read_then_alter(dsn: str, tables: list[str]) -> sql.CatalogSnapshot:
-            snapshot = read_catalog(dsn, tables)
+        def read_then_alter(dsn: str, tables: list[str], **more: bool) -> sql.CatalogSnapshot:
+            snapshot = read_catalog(dsn, tables, **more)
             if owed:
                 pg_newest.execute(owed.pop(), database=db)
             return snapshot

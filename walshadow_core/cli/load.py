@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from walshadow_core.cli.console import say, stderr_console
-from walshadow_core.cli.options import FromOption, Json, Source, To, ToOption, parse_options
+from walshadow_core.cli.options import FromOption, Json, Source, To, ToOption, WithChildren, parse_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from walshadow_core.api import BackupSource, Destination, RelationDescriptor
     from walshadow_core.backfill.load import LoadOptions, Planned
     from walshadow_core.backfill.stats import LoadStats
+    from walshadow_core.catalog.choices import Choices, ColumnWords
     from walshadow_core.catalog.sql import CatalogSnapshot
     from walshadow_core.plugins import Plugins
 
@@ -31,6 +32,32 @@ def load(
         list[str] | None,
         typer.Option(help="Another name at the destination: app.orders=orders2, or a template: '{schema}_{table}'."),
     ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option("--exclude", metavar="COLUMN", help="A column to leave out: app.orders.note. Repeatable."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            metavar="COLUMN=TYPE",
+            help="The destination's type for a column: 'app.orders.amount=Decimal(38,4)'; String takes any as text, "
+            "hex a type that nobody knows. Repeatable.",
+        ),
+    ] = None,
+    not_null: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--not-null",
+            metavar="COLUMN",
+            help="A column that shall not be NULL at the destination: a NULL fails the table. Repeatable.",
+        ),
+    ] = None,
+    nullable: Annotated[
+        list[str] | None,
+        typer.Option("--nullable", metavar="COLUMN", help="A column that may be NULL at the destination. Repeatable."),
+    ] = None,
+    with_children: WithChildren = False,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace tables that hold rows which walshadow did not write.")
     ] = False,
@@ -52,19 +79,23 @@ def load(
     """Load tables from a base backup: heap pages in, rows out, published atomically.
 
     The destination table has the source table's name, in the database of the URL. Loaded again, its content is
-    replaced. Nothing at the destination changes until a table is complete.
+    replaced. Nothing at the destination changes until a table is complete. A partitioned table comes with all its
+    partitions, in one table; a partition can be named alone.
 
     \b
     walshadow load --source postgresql://walshadow@db/shop --table app.orders --from base_backup \\
         --to clickhouse://default@ch:8123/shop
     walshadow load --table app.orders --table app.items --into '{schema}_{table}' --dry-run
     walshadow load --table app.orders --from-option max_rate=32MB --to-option out_of_range=null
+    walshadow load --table app.events --with-children --to clickhouse://default@ch:8123/shop
+    walshadow load --table app.orders --exclude app.orders.note --type 'app.orders.amount=Decimal(38,4)'
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
     """
     from walshadow_core.api import UsageError, WalshadowError
     from walshadow_core.backfill.load import LoadOptions
+    from walshadow_core.catalog.choices import ColumnWords
     from walshadow_core.cli.warmup import start_loading_kernels
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.plugins import Plugins
@@ -75,14 +106,15 @@ def load(
     if invalid_text not in ("error", "replace", "bytes"):
         raise UsageError(f"--invalid-text {invalid_text}: not one of error, replace, bytes")
     options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
+    words = ColumnWords(exclude or (), types or (), not_null or (), nullable or ())
     console = stderr_console()
     plugins = Plugins.load()
     kernels = start_loading_kernels(plugins)
     backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
-        catalog, planned, refused = _plan(
-            source, tables, into or [], plugins, destination, options, replace, skip_refused
+        catalog, planned, refused, choices = _plan(
+            source, tables, with_children, into or [], plugins, destination, options, replace, skip_refused, words
         )
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
@@ -90,7 +122,7 @@ def load(
         for name, reason in refused:
             say(console, f"left out: {name}: {reason}")
         backup_source.preflight()
-        stats = _stats(planned, refused)
+        stats = _stats(catalog, planned, refused)
         if dry_run:
             _print_dry_run(catalog, planned, as_json)
             raise typer.Exit(3 if refused else 0)
@@ -108,6 +140,8 @@ def load(
                 options,
                 resolver,
                 no_progress,
+                choices,
+                with_children,
             )
         except WalshadowError as error:
             stats.fail(str(error))
@@ -123,35 +157,32 @@ def load(
 def _plan(
     dsn: str,
     tables: list[str],
+    with_children: bool,
     into: list[str],
     plugins: Plugins,
     destination: Destination,
     options: LoadOptions,
     replace: bool,
     skip_refused: bool,
-) -> tuple[CatalogSnapshot, list[Planned], list[tuple[str, str]]]:
-    """The catalog, what will be loaded, and what is refused with its reason: before any byte is read."""
-    from walshadow_core.api import TableRefused
+    words: ColumnWords,
+) -> tuple[CatalogSnapshot, list[Planned], list[tuple[str, str]], Choices]:
+    """The catalog, what will be loaded, what is refused with its reason, and what is chosen for columns: before any
+    byte is read."""
     from walshadow_core.backfill.load import plan_tables
     from walshadow_core.backfill.naming import destination_names
+    from walshadow_core.catalog.choices import read_choices
     from walshadow_core.catalog.codecs import with_codecs
     from walshadow_core.catalog.sql import read_catalog
-    from walshadow_core.decode.table import decodable
 
-    catalog = read_catalog(dsn, tables)
+    catalog = read_catalog(dsn, tables, with_children=with_children)
     refused = [(name, reason) for name, reason in catalog.refused]
-    relations = []
-    for relation in with_codecs(catalog.relations, plugins.type_codec):
-        try:
-            decodable(relation, options.decode)
-            relations.append(relation)
-        except TableRefused as error:
-            refused.append((relation.qualified_name, str(error)))
+    choices = read_choices(words, catalog.relations, bool(refused))
     if refused and not skip_refused:
-        return catalog, [], refused
-    names = destination_names(catalog.relations, into)
-    planned, more = plan_tables(destination, relations, names, replace=replace)
-    return catalog, planned, refused + more
+        return catalog, [], refused, choices
+    relations = [choices.applied(relation) for relation in with_codecs(catalog.relations, plugins.type_codec)]
+    names = destination_names(relations, into)
+    planned, more = plan_tables(destination, relations, names, options.decode, replace=replace, choices=choices.columns)
+    return catalog, planned, refused + more, choices
 
 
 def _refusal(refused: list[tuple[str, str]]) -> Exception:
@@ -161,21 +192,17 @@ def _refusal(refused: list[tuple[str, str]]) -> Exception:
     return TableRefused(reasons)
 
 
-def _stats(planned: list[Planned], refused: list[tuple[str, str]]) -> LoadStats:
+def _stats(catalog: CatalogSnapshot, planned: list[Planned], refused: list[tuple[str, str]]) -> LoadStats:
     from walshadow_core.backfill.stats import LoadStats, TableStats
 
-    stats = LoadStats([TableStats(p.relation, p.plan.table, warnings=_warnings(p)) for p in planned])
+    stats = LoadStats([TableStats(p.relation, p.plan.table, warnings=_warnings(catalog, p)) for p in planned])
     stats.refused = dict(refused)
     return stats
 
 
-def _warnings(item: Planned) -> list[str]:
+def _warnings(catalog: CatalogSnapshot, item: Planned) -> list[str]:
     """What the user should know before the load."""
-    virtual = [a.name for a in item.relation.attributes if a.generated == "v" and not a.dropped]
-    about = (
-        f"{item.relation.qualified_name}: left out, as virtual generated columns have no bytes: {', '.join(virtual)}"
-    )
-    return [*([about] if virtual else []), *item.plan.warnings]
+    return [*catalog.notices.get(item.relation.oid, ()), *item.plan.warnings]
 
 
 def _run(
@@ -190,6 +217,8 @@ def _run(
     options: LoadOptions,
     resolver: str,
     no_progress: bool,
+    choices: Choices,
+    with_children: bool,
 ) -> None:
     from contextlib import nullcontext
 
@@ -199,6 +228,7 @@ def _run(
     from walshadow_core.ops.progress import LoadDisplay
 
     warm_up_if_cold(console, plugins)
+    names = [_sql_name(p.relation) for p in planned]
     display = nullcontext() if no_progress else LoadDisplay(stats, console, live=console.is_terminal)
     with display:
         load_tables(
@@ -208,7 +238,10 @@ def _run(
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": resolver}),
-            lambda: read_catalog(dsn, [_sql_name(p.relation) for p in planned]).relations,
+            lambda: [
+                choices.applied(relation)
+                for relation in read_catalog(dsn, names, with_children=with_children).relations
+            ],
             options,
         )
 
@@ -226,7 +259,7 @@ def _report(console: Console, stats: LoadStats, url: str, as_json: bool) -> None
         for column, count in table.adjusted.items():
             say(
                 console,
-                f"warning: {table.name}.{column}: {count:,} values out of the destination's range were adjusted",
+                f"warning: {table.name}.{column}: {count:,} values that the destination can't hold were adjusted",
             )
         if table.failed:
             say(console, f"failed: {table.name}: {table.error}")
@@ -243,7 +276,7 @@ def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], as_json: bo
     cluster = catalog.cluster.cluster_bytes
     if as_json:
         typer.echo(json.dumps({
-            "tables": [_dry_table(p) for p in planned], "bytes_wanted": wanted, "bytes_to_read": cluster,
+            "tables": [_dry_table(catalog, p) for p in planned], "bytes_wanted": wanted, "bytes_to_read": cluster,
         }))  # fmt: skip
         return
     from rich.console import Console
@@ -267,7 +300,7 @@ def _print_dry_run(catalog: CatalogSnapshot, planned: list[Planned], as_json: bo
             grid.add_row(*(_plain(x) for x in (column.name, column.attribute.type_name, column.type, key)))
         console.print(grid)
         console.print(item.plan.create_sql, markup=False, highlight=False, soft_wrap=True)
-        for warning in _warnings(item):
+        for warning in _warnings(catalog, item):
             say(console, f"warning: {warning}")
         console.print()
     whole = f"about {human_bytes(cluster)}" if cluster is not None else "the whole cluster (its size can't be told)"
@@ -280,7 +313,7 @@ def _plain(text: str) -> Any:
     return Text(text)
 
 
-def _dry_table(item: Planned) -> dict[str, Any]:
+def _dry_table(catalog: CatalogSnapshot, item: Planned) -> dict[str, Any]:
     return {
         "table": item.relation.qualified_name,
         "destination": item.plan.table,
@@ -288,9 +321,16 @@ def _dry_table(item: Planned) -> dict[str, Any]:
         "bytes": item.relation.size_bytes,
         "create": item.plan.create_sql,
         "columns": [
-            {"name": c.name, "postgres": c.attribute.type_name, "destination": c.type, "nullable": c.nullable}
+            {
+                "name": c.name,
+                "postgres": c.attribute.type_name,
+                "destination": c.type,
+                "nullable": c.nullable,
+                "form": c.form,
+            }
             for c in item.plan.columns
         ],
+        "excluded": [a.name for a in item.relation.attributes if a.number in item.relation.excluded],
         "key": list(item.relation.key_names),
-        "warnings": _warnings(item),
+        "warnings": _warnings(catalog, item),
     }

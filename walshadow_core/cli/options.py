@@ -84,6 +84,15 @@ ToOption = Annotated[
     ),
 ]
 
+WithChildren = Annotated[
+    bool,
+    typer.Option(
+        "--with-children",
+        help="The rows of tables that inherit from a named one belong to it, as SELECT shows them: its columns, and "
+        "tableoid to tell whose a row is. Without it, as SELECT … FROM ONLY. Partitions always belong to their root.",
+    ),
+]
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON value on stdout; all else goes to stderr.")]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from walshadow_core.cli.console import say, stderr_console
-from walshadow_core.cli.options import Json, Source, To, ToOption, parse_options
+from walshadow_core.cli.options import Json, Source, To, ToOption, WithChildren, parse_options
 
 _DIFFERENT = 4
 
@@ -20,6 +20,7 @@ def verify(
     into: Annotated[
         str | None, typer.Option(help="The destination's name for it, where that is not the table's own.")
     ] = None,
+    with_children: WithChildren = False,
     to_option: ToOption = None,
     as_json: Json = False,
 ) -> None:
@@ -27,7 +28,8 @@ def verify(
 
     The destination is read as a reader sees it: the last version of each row, deleted ones left out. Values that
     the destination can't hold, and that the load changed by its out_of_range setting, are counted apart: give the
-    same --to-option as for the load.
+    same --to-option as for the load. Columns that were left out of the load, and those that can't be compared, are
+    named.
 
     \b
     walshadow verify --source postgresql://db/shop --table app.orders --to clickhouse://default@ch:8123/shop
@@ -48,7 +50,7 @@ def verify(
     try:
         if not isinstance(destination, ComparableDestination):
             raise DestinationError(f"{destination.display_url}: this kind of destination can't be compared")
-        catalog = read_catalog(source, [table])
+        catalog = read_catalog(source, [table], with_children=with_children)
         for name, reason in catalog.refused:
             raise TableRefused(reason if name in reason else f"{name}: {reason}")
         relation = with_codecs(catalog.relations, plugins.type_codec)[0]
@@ -59,8 +61,10 @@ def verify(
     if as_json:
         typer.echo(json.dumps(result.summary()))
     found = result.differences
+    for column, reason in result.left_out.items():
+        say(console, f"{relation.qualified_name}.{column}: not compared: {reason}")
     for column, count in result.adjusted.items():
-        say(console, f"{relation.qualified_name}.{column}: {count:,} values out of the destination's range, adjusted")
+        say(console, f"{relation.qualified_name}.{column}: {count:,} values that the destination can't hold, adjusted")
     if result.equal:
         say(console, f"equal: {relation.qualified_name} and {name}: {result.source_rows:,} rows")
         return

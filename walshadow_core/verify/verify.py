@@ -26,7 +26,7 @@ _FETCH = 20_000
 @dataclass
 class VerifyResult:
     """What a comparison came to. ``adjusted`` counts, per column, values that the destination's policy changes:
-    they are compared as changed, and are no differences."""
+    they are compared as changed, and are no differences. ``left_out`` says why columns were not compared."""
 
     table: str
     destination: str
@@ -34,6 +34,7 @@ class VerifyResult:
     destination_rows: int
     differences: Differences
     adjusted: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     @property
     def equal(self) -> bool:
@@ -53,6 +54,7 @@ class VerifyResult:
             "changed": self.differences.changed,
             "keys": [{"kind": kind, "key": key} for kind, key in self.differences.keys],
             "adjusted": self.adjusted,
+            "not_compared": self.left_out,
         }
 
 
@@ -79,7 +81,8 @@ def verify_table(
                 )
         except psycopg.Error as error:
             raise _explained(error, relation.qualified_name) from error
-    return VerifyResult(relation.qualified_name, table, int(count), there, differences, adjusted)
+    left_out = dict(comparison.left_out)
+    return VerifyResult(relation.qualified_name, table, int(count), there, differences, adjusted, left_out)
 
 
 def _explained(error: psycopg.Error, table: str) -> SourceError:
