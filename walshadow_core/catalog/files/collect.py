@@ -140,6 +140,11 @@ class CatalogFiles:
         """Bytes of the relation's main fork in the backup, 0 if it has none."""
         return self._sizes.get((locator.tablespace, locator.database), {}).get(locator.number, 0)
 
+    def path(self, locator: RelFileLocator) -> str:
+        """The path of the relation's first file that was kept, for messages."""
+        segments = self._segments.get(locator)
+        return segments[min(segments)].path if segments else f"relation {locator.number}"
+
     def pages(self, locator: RelFileLocator, segment_blocks: int) -> Iterator[tuple[str, int, Bytes]]:
         """(path, first block, pages) of what was kept of a relation, about 1 MiB at a time; the array is the caller's
         until the next one. Raises FormatError for a file that does not end with a page's end, or is missing."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from walshadow_core.api import FormatError, RelFileLocator, SourceError
@@ -73,22 +74,27 @@ class DatabaseCatalogs:
 
     def __init__(self, files: CatalogFiles, scanner: CatalogScanner, database: DatabaseRow, major: int) -> None:
         """Raises NotKept, SourceError, FormatError."""
+        self._files = files
         self._scanner = scanner
         self.database = database
         self.major = major
-        self._at = {c.PG_CLASS.oid: self._locate(files.map_of(database.tablespace, database.oid)[c.PG_CLASS.oid])}
-        _demand(files, self._at.values(), database.oid)
         mapped = files.map_of(database.tablespace, database.oid)
+        self._at = {c.PG_CLASS.oid: self._locate(mapped.get(c.PG_CLASS.oid, 0))}
+        _demand(files, self._at.values(), database.oid)
         rows = self._rows(c.PG_CLASS, ("oid", "relfilenode"), Where("oid", [catalog.oid for catalog in _OF_DATABASE]))
         numbers = {oid: number or mapped.get(oid, 0) for oid, number in rows}
         for catalog in _OF_DATABASE:
             if not numbers.get(catalog.oid):
-                raise FormatError(f"pg_class has no row of {catalog.name}", TAKE_ANOTHER)
+                raise FormatError(f"{self.place(c.PG_CLASS)} has no row of {catalog.name}", TAKE_ANOTHER)
             self._at[catalog.oid] = self._locate(numbers[catalog.oid])
         _demand(files, self._at.values(), database.oid)
 
     def _locate(self, number: int) -> RelFileLocator:
         return RelFileLocator(self.database.tablespace, self.database.oid, number)
+
+    def place(self, catalog: c.Catalog) -> str:
+        """A catalog's file and name, for messages."""
+        return f"{self._files.path(self._at[catalog.oid])} ({catalog.name})"
 
     @property
     def locators(self) -> frozenset[RelFileLocator]:
@@ -102,9 +108,18 @@ class DatabaseCatalogs:
             return []
         return self._scanner.rows(catalog, self._at[catalog.oid], names, where)
 
-    def text(self, name: bytes) -> str:
-        """A name as text. Raises FormatError."""
-        return decoded(name, self.database.encoding)
+    def text(self, name: bytes, catalog: c.Catalog) -> str:
+        """A name out of a catalog as text. Raises FormatError."""
+        with self._about(catalog, f"the name {name!r}"):
+            return decoded(name, self.database.encoding)
+
+    @contextmanager
+    def _about(self, catalog: c.Catalog, what: str) -> Iterator[None]:
+        """A FormatError comes out with the catalog's file, and what it was about."""
+        try:
+            yield
+        except FormatError as error:
+            raise FormatError(f"{self.place(catalog)}: {what}: {error.message}", error.remedy) from None
 
     # -- all rows
 
@@ -114,7 +129,7 @@ class DatabaseCatalogs:
 
     def access_methods(self) -> dict[int, str]:
         """Names by oid."""
-        return {oid: self.text(name) for oid, name in self._rows(c.PG_AM, ("oid", "amname"))}
+        return {oid: self.text(name, c.PG_AM) for oid, name in self._rows(c.PG_AM, ("oid", "amname"))}
 
     def inherits(self) -> list[InheritsRow]:
         """Every edge."""
@@ -138,7 +153,7 @@ class DatabaseCatalogs:
             "reltablespace", "reltoastrelid",
         )  # fmt: skip
         return [
-            ClassRow(oid, self.text(name), namespace, char(kind), char(persistence), char(identity), *rest)
+            ClassRow(oid, self.text(name, c.PG_CLASS), namespace, char(kind), char(persistence), char(identity), *rest)
             for oid, name, namespace, kind, persistence, identity, *rest in self._rows(
                 c.PG_CLASS, names, Where("oid", oids)
             )
@@ -160,12 +175,13 @@ class DatabaseCatalogs:
                 continue
             found.append(
                 AttributeRow(
-                    relation, number, self.text(name), type_, typmod, length, char(alignment), by_value, char(storage),
-                    not_null, dropped, char(generated), has_missing, dimensions,
+                    relation, number, self.text(name, c.PG_ATTRIBUTE), type_, typmod, length, char(alignment),
+                    by_value, char(storage), not_null, dropped, char(generated), has_missing, dimensions,
                 )
             )  # fmt: skip
             if has_missing and not dropped and value is not None:
-                missing[relation, number] = only_element(value, length, char(alignment))
+                with self._about(c.PG_ATTRIBUTE, f"the missing value of attribute {number} of relation {relation}"):
+                    missing[relation, number] = only_element(value, length, char(alignment))
         self._count_attributes(relations, found)
         return found, missing
 
@@ -185,8 +201,8 @@ class DatabaseCatalogs:
         )  # fmt: skip
         return [
             TypeRow(
-                oid, self.text(name), namespace, length, by_value, char(kind), char(delimiter), relation, subscript,
-                element, char(alignment), *base,
+                oid, self.text(name, c.PG_TYPE), namespace, length, by_value, char(kind), char(delimiter), relation,
+                subscript, element, char(alignment), *base,
             )
             for oid, name, namespace, length, by_value, kind, delimiter, relation, subscript, element, alignment, *base
             in self._rows(c.PG_TYPE, names, Where("oid", oids))
@@ -195,7 +211,7 @@ class DatabaseCatalogs:
     def enums(self, types: Collection[int]) -> list[EnumRow]:
         """Labels of these enum types."""
         rows = self._rows(c.PG_ENUM, ("oid", "enumtypid", "enumsortorder", "enumlabel"), Where("enumtypid", types))
-        return [EnumRow(oid, type_, order, self.text(label)) for oid, type_, order, label in rows]
+        return [EnumRow(oid, type_, order, self.text(label, c.PG_ENUM)) for oid, type_, order, label in rows]
 
     def indexes(self, relations: Collection[int]) -> list[IndexRow]:
         """Indexes of these relations."""
@@ -203,24 +219,29 @@ class DatabaseCatalogs:
             "indexrelid", "indrelid", "indkey", "indnkeyatts", "indisprimary", "indisreplident", "indisunique",
             "indimmediate", "indisvalid", "indislive", "indpred", "indisexclusion",
         )  # fmt: skip
-        return [
-            IndexRow(
-                oid, relation, smallints(key), key_columns, primary, identity, unique, immediate, valid and live,
-                predicate is not None, exclusion,
+        found = []
+        for row in self._rows(c.PG_INDEX, names, Where("indrelid", relations)):
+            oid, relation, key, key_columns, primary, identity, unique, immediate, valid, live, predicate, exclusion = (
+                row
             )
-            for oid, relation, key, key_columns, primary, identity, unique, immediate, valid, live, predicate,
-            exclusion in self._rows(c.PG_INDEX, names, Where("indrelid", relations))
-        ]  # fmt: skip
+            with self._about(c.PG_INDEX, f"the columns of index {oid}"):
+                columns = smallints(key)
+            found.append(
+                IndexRow(
+                    oid, relation, columns, key_columns, primary, identity, unique, immediate, valid and live,
+                    predicate is not None, exclusion,
+                )
+            )  # fmt: skip
+        return found
 
     def unvalidated(self, relations: Collection[int]) -> list[NotNullRow]:
         """NOT NULL constraints of these relations that are not validated."""
         if self.major < NOT_NULL_SINCE:
             return []
-        rows = self._rows(
-            c.PG_CONSTRAINT, ("conrelid", "contype", "convalidated", "conkey"), Where("conrelid", relations)
-        )
-        return [
-            NotNullRow(relation, smallints(key)[0])
-            for relation, kind, validated, key in rows
-            if char(kind) == "n" and not validated and key is not None
-        ]
+        found = []
+        names = ("oid", "conrelid", "contype", "convalidated", "conkey")
+        for oid, relation, kind, validated, key in self._rows(c.PG_CONSTRAINT, names, Where("conrelid", relations)):
+            if char(kind) == "n" and not validated and key is not None:
+                with self._about(c.PG_CONSTRAINT, f"the column of constraint {oid}"):
+                    found += [NotNullRow(relation, number) for number in smallints(key)]
+        return found

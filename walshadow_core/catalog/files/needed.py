@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from walshadow_core.catalog.files.columns import PG_NAMESPACE
+from walshadow_core.catalog.files.consistent import check
 from walshadow_core.catalog.files.database import DatabaseCatalogs
 from walshadow_core.catalog.rows import (
     ARRAY_SUBSCRIPT_HANDLER,
@@ -36,7 +38,7 @@ def read_needed(catalogs: DatabaseCatalogs, asked: Collection[int], namespaces: 
     used = {row.namespace for row in classes} | {row.namespace for row in types}
     rows = CatalogRows(
         database=catalogs.database,
-        namespaces={oid: catalogs.text(name) for oid, name in namespaces.items() if oid in used},
+        namespaces={oid: catalogs.text(name, PG_NAMESPACE) for oid, name in namespaces.items() if oid in used},
         access_methods=catalogs.access_methods(),
         classes=classes,
         attributes=attributes + fields,
@@ -47,6 +49,7 @@ def read_needed(catalogs: DatabaseCatalogs, asked: Collection[int], namespaces: 
         inherits=inherits,
         unvalidated=catalogs.unvalidated(oids),
     )
+    check(rows, oids)
     return Needed(rows, missing)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from walshadow_core.api import FormatError
 from walshadow_core.catalog.files.database import DatabaseCatalogs
-from walshadow_core.catalog.files.encodings import spelled
+from walshadow_core.catalog.files.encodings import decoded, spelled
 from walshadow_core.catalog.names import QualifiedName, printable
 from walshadow_core.catalog.refusals import FIRST_NORMAL_OID, no_schema, not_found
 
@@ -68,6 +68,6 @@ class Names:
     def _text(self, stored: bytes) -> str:
         """A name as text: empty if it is not valid, as then nobody can write it."""
         try:
-            return self._catalogs.text(stored)
+            return decoded(stored, self._catalogs.database.encoding)
         except FormatError:
             return ""

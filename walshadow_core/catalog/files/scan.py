@@ -22,6 +22,8 @@ from walshadow_core.visibility.gate import Gate
 _OPTIONS = DecodeOptions(invalid_text="bytes")
 """Names come as they are stored: one that is not valid text must not stand in the way of the others."""
 
+_REMEDY = "the page was torn by a write during the copy, or the backup is damaged: take another backup"
+
 CHANGED = "the catalog was changed while the backup was taken"
 TAKE_ANOTHER = "take another backup at a time without DDL"
 
@@ -79,9 +81,6 @@ class CatalogScanner:
                 yield from decoder.append(pages, walk.data.take(rows))
             last = decoder.finish()
         except (FormatError, TableRefused) as error:
-            raise FormatError(
-                f"{place}: {error.message}",
-                "the page was torn by a write during the copy, or the backup is damaged: take another backup",
-            ) from error
+            raise FormatError(f"{place}: {error.message}", error.remedy or _REMEDY) from error
         if last is not None:
             yield last
