@@ -58,7 +58,9 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
     destination = plugins.destination(url, {})
     try:
         relation = catalog.relations[0]
-        planned, refused = plan_tables(destination, [relation], {relation.oid: "bench"}, replace=True)
+        planned, refused = plan_tables(
+            destination, [relation], {relation.oid: "bench"}, LoadOptions().decode, replace=True, choices={}
+        )
         if refused:
             raise UsageError(str(refused))
         stats = LoadStats([TableStats(p.relation, p.plan.table) for p in planned])

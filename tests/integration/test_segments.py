@@ -28,6 +28,7 @@ from walshadow_core.backfill.load import LoadOptions, plan_tables
 from walshadow_core.backfill.load import load as load_tables
 from walshadow_core.backfill.stats import LoadStats, TableStats
 from walshadow_core.catalog.sql import CatalogSnapshot, read_catalog
+from walshadow_core.decode.columns import DecodeOptions
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.relpath import relation_path
 from walshadow_core.plugins import Plugins
@@ -157,7 +158,9 @@ class Scene:
         destination = plugins.destination(self.to.url, {})
         try:
             names = {r.oid: r.name for r in self.catalog.relations}
-            planned, _ = plan_tables(destination, self.catalog.relations, names, replace=False)
+            planned, _ = plan_tables(
+                destination, self.catalog.relations, names, DecodeOptions(), replace=False, choices={}
+            )
             stats = LoadStats([TableStats(p.relation, p.plan.table) for p in planned])
             load_tables(
                 FolderSource(self.pg, self.catalog.relations, change), destination,

@@ -30,6 +30,19 @@ class QualifiedName:
         return ".".join(printable(part) for part in parts if part is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class ColumnName:
+    """A column with its table, as it was written; ``schema`` is None where it was not."""
+
+    schema: str | None
+    table: str
+    column: str
+
+    def __str__(self) -> str:
+        parts = (self.schema, self.table, self.column)
+        return ".".join(printable(part) for part in parts if part is not None)
+
+
 def parse_qualified(text: str) -> QualifiedName:
     """Read ``name``, ``schema.name`` or ``database.schema.name``.
 
@@ -37,24 +50,23 @@ def parse_qualified(text: str) -> QualifiedName:
     are taken as they are, with two double quotes for one inside, and space may stand around the dots. Names that
     are too long are not cut here: the server does that, in its own encoding. Raises UsageError.
     """
-    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise UsageError(f"table name {text!a} has characters that no name can have")
-    parts: list[str] = []
-    rest = text.strip(_SPACE)
-    while True:
-        part, rest = _identifier(rest, text)
-        parts.append(part)
-        rest = rest.lstrip(_SPACE)
-        if not rest:
-            break
-        if not rest.startswith("."):
-            raise _wrong(text, f"{rest[0]!r} after {printable(part)}")
-        rest = rest[1:].lstrip(_SPACE)
+    parts, _ = _dotted(text, _TABLE)
     if len(parts) > 3:
-        raise _wrong(text, "too many dots")
+        raise _TABLE.wrong(text, "too many dots")
     database, schema, name = (None, None, *parts)[-3:]
     assert name is not None
     return QualifiedName(database, schema, name)
+
+
+def parse_column(text: str) -> tuple[ColumnName, str | None]:
+    """Read ``table.column`` or ``schema.table.column`` by the rules of `parse_qualified`, and what follows an ``=``,
+    None if there is none. Raises UsageError."""
+    parts, value = _dotted(text, _COLUMN)
+    if len(parts) not in (2, 3):
+        raise _COLUMN.wrong(text, "too many dots" if len(parts) > 3 else "its table is missing")
+    schema, table, column = (None, *parts)[-3:]
+    assert table is not None and column is not None
+    return ColumnName(schema, table, column), value
 
 
 def quote_identifier(name: str) -> str:
@@ -72,23 +84,55 @@ def printable_name(schema: str, name: str) -> str:
     return f"{printable(schema)}.{printable(name)}"
 
 
-def _identifier(rest: str, text: str) -> tuple[str, str]:
+@dataclass(frozen=True)
+class _Kind:
+    """What is read, for errors. ``end`` is what may follow it."""
+
+    what: str
+    remedy: str
+    end: str = ""
+
+    def wrong(self, text: str, what: str) -> UsageError:
+        return UsageError(f"{text!r} is not a {self.what} name: {what}", self.remedy)
+
+
+_TABLE = _Kind("table", 'write schema.table, with double quotes around parts with other characters: app."Order Lines"')
+_COLUMN = _Kind(
+    "column",
+    'write schema.table.column, with double quotes around parts with other characters: app."Order Lines".note',
+    "=",
+)
+
+
+def _dotted(text: str, kind: _Kind) -> tuple[list[str], str | None]:
+    """The identifiers between dots, and what follows ``kind.end``."""
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise UsageError(f"{kind.what} name {text!a} has characters that no name can have")
+    parts: list[str] = []
+    rest = text.strip(_SPACE)
+    while True:
+        part, rest = _identifier(rest, text, kind)
+        parts.append(part)
+        rest = rest.lstrip(_SPACE)
+        if not rest:
+            return parts, None
+        if kind.end and rest.startswith(kind.end):
+            return parts, rest.removeprefix(kind.end).strip(_SPACE)
+        if not rest.startswith("."):
+            raise kind.wrong(text, f"{rest[0]!r} after {printable(part)}")
+        rest = rest[1:].lstrip(_SPACE)
+
+
+def _identifier(rest: str, text: str, kind: _Kind) -> tuple[str, str]:
     """The identifier at the start of ``rest``, and what follows it."""
     if rest.startswith('"'):
         quoted = _QUOTED.match(rest)
         if quoted is None:
-            raise _wrong(text, "a double quote is not closed")
+            raise kind.wrong(text, "a double quote is not closed")
         if not quoted[1]:
-            raise _wrong(text, "an empty name")
+            raise kind.wrong(text, "an empty name")
         return quoted[1].replace('""', '"'), rest[quoted.end() :]
     bare = _BARE.match(rest)
     if bare is None:
-        raise _wrong(text, f"{rest[0]!r} where a name should start" if rest else "a name is missing")
+        raise kind.wrong(text, f"{rest[0]!r} where a name should start" if rest else "a name is missing")
     return bare[0].translate(_FOLD), rest[bare.end() :]
-
-
-def _wrong(text: str, what: str) -> UsageError:
-    return UsageError(
-        f"{text!r} is not a table name: {what}",
-        'write schema.table, with double quotes around parts with other characters: app."Order Lines"',
-    )
