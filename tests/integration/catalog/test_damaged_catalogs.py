@@ -65,7 +65,7 @@ def test_a_damaged_tuple_is_named() -> None:
         for line in range(lines):
             pointer = int.from_bytes(content[24 + 4 * line : 28 + 4 * line], "little")
             if pointer >> 15 & 3 == 1:
-                content[(pointer & 0x7FFF) + 18] ^= 0x80
+                content[(pointer & 0x7FFF) + 18] ^= 0x08
 
     with pytest.raises(FormatError, match=rf"^{CLASS} \(pg_class\): the tuple has more attributes than the table"):
         read(changed(PLAIN, CLASS, change))
