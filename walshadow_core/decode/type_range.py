@@ -181,9 +181,8 @@ class RangeTextColumn:
             try:
                 self._bounds.append(buf, self._offset[:filled], self._length[:filled], self._kinds[:filled])
             except BadValue as error:
-                raise BadValue(
-                    self._row_of(offset, length, first, int(self._offset[error.row])), error.reason
-                ) from None
+                row = self._row_of(offset, length, first, int(self._offset[error.row]))
+                raise BadValue(row, f"a bound of a range: {error.reason}") from None
 
     @staticmethod
     def _row_of(offset: NDArray[np.int32], length: NDArray[np.int32], first: int, at: int) -> int:
