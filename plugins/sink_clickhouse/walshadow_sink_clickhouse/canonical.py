@@ -6,6 +6,7 @@ The source's session settings are pinned (``SOURCE_SETTINGS``), so that nobody's
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from walshadow_core.api import HEX, ColumnPlan, PgType
 from walshadow_sink_clickhouse.forms import (
@@ -57,6 +58,8 @@ class NotComparable(Exception):
 
 # concat() prints what the type's output function gives; a cast would cut the padding of bpchar.
 _TEXT = Single("concat({c})", "toString({c})")
+# A composite whose fields are all NULL "is null", and is not.
+_RECORD = replace(_TEXT, present="num_nulls({c}) = 0")
 _INTEGER = Single("{c}::text", "toString({c})")
 _OID = Single("{c}::oid::text", "toString({c})")
 
@@ -133,7 +136,8 @@ def form_of(column: ColumnPlan) -> Form:
     landed = parse_type(column.type)
     attribute = column.attribute
     if column.form == "text":
-        return _CAST if type_of(attribute).oid == _BOOL else _TEXT
+        pg = undressed(type_of(attribute), -1, 0)[0]
+        return _CAST if pg.oid == _BOOL else _RECORD if pg.kind == "c" else _TEXT
     return _form(type_of(attribute), attribute.typmod, attribute.dimensions, landed)
 
 

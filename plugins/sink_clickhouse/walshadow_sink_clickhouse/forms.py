@@ -41,12 +41,14 @@ class Form(Protocol):
 @dataclass(frozen=True)
 class Single:
     """Values that are one thing: templates with ``{c}`` for the value. ``out_of_range`` is a Postgres condition for
-    values that ClickHouse can't hold, ``clamped`` the Postgres expression of what ``clamp`` makes of one."""
+    values that ClickHouse can't hold, ``clamped`` the Postgres expression of what ``clamp`` makes of one, ``present``
+    that for what is not NULL."""
 
     postgres: str
     clickhouse: str
     out_of_range: str | None = None
     clamped: str | None = None
+    present: str = "({c}) is not null"
 
     def source(self, value: str, asked: Asked) -> str:
         """See Form."""
@@ -60,7 +62,7 @@ class Single:
         if beyond is not None and asked.policy == "error":
             # No load lets such a value through: it is printed as no other value is, and so differs.
             text = f"case when {beyond} then concat('beyond ', {name}) else {text} end"
-        return f"case when ({changed}) is not null then {text} end"
+        return f"case when {self.present.replace('{c}', changed)} then {text} end"
 
     def destination(self, value: str) -> str:
         """See Form."""
