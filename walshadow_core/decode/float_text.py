@@ -11,24 +11,16 @@ enough for one digit or more to be cut; digits are cut as long as a decimal stay
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes
-from walshadow_core.decode import type_oids as oid
-from walshadow_core.decode.columns import DONE, NO_ROOM, CodecMaker, ascii_maker
-from walshadow_core.decode.deform import KIND_VALUE
-from walshadow_core.pgformat.heap import load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import SLACK, load64
 
-FLOAT8_WIDTH: Final = 24
-FLOAT4_WIDTH: Final = 16
-"""The most bytes that put_float8 and put_float4 write: ``-2.2250738585072014e-308``, ``-1.17549435e-38``."""
+LONGEST_FLOAT: Final = 24
+"""The most bytes that put_float writes: ``-2.2250738585072014e-308``."""
 
 _LIMBS: Final = 4
 _INVERSE_BITS: Final = 122
@@ -230,8 +222,12 @@ def _put_decimal(digits: np.uint64, power: int, fixed: int, data: Bytes, at: int
 
 
 @kernel
-def _put_float(bits: np.uint64, double: bool, data: Bytes, at: int) -> int:
-    """The text of a float8 or float4 by its IEEE bits; the end."""
+def put_float(bits: np.uint64, double: bool, data: Bytes, at: int) -> int:
+    """Write a float8 by its IEEE bits as float8out does, or without ``double`` a float4; the end.
+
+    ``data`` has LONGEST_FLOAT bytes from ``at`` on. A caller in a kernel gives ``double`` by a variable: for each
+    constant all of this would be compiled anew.
+    """
     fraction_bits = 52 if double else 23
     top = 2047 if double else 255
     bias = (top >> 1) + fraction_bits
@@ -257,48 +253,3 @@ def _put_float(bits: np.uint64, double: bool, data: Bytes, at: int) -> int:
     m = fraction if biased == 0 else fraction | implicit
     digits, power = _shortest(m, max(biased, 1) - bias, below)
     return _put_decimal(digits, power, 15 if double else 6, data, at)
-
-
-@kernel
-def put_float8(bits: np.uint64, data: Bytes, at: int) -> int:
-    """Write a float8 as float8out does; the end. ``data`` has FLOAT8_WIDTH bytes from ``at`` on."""
-    return _put_float(bits, True, data, at)
-
-
-@kernel
-def put_float4(bits: np.uint64, data: Bytes, at: int) -> int:
-    """Write a float4 (its bits in a uint64) as float4out does; the end. ``data`` has FLOAT4_WIDTH bytes there."""
-    return _put_float(bits, False, data, at)
-
-
-@kernel
-def float_to_text(
-    double: bool,
-    buf: Bytes,
-    offset: NDArray[np.int32],
-    length: NDArray[np.int32],
-    kind: NDArray[np.uint8],
-    first: int,
-    offsets: NDArray[np.int32],
-    data: Bytes,
-    row: int,
-    used: int,
-) -> tuple[int, int, int]:
-    """A columns.VarFill for float8, or with ``double`` false for float4."""
-    room = data.size - SLACK
-    for i in range(first, kind.size):
-        if kind[i] == KIND_VALUE:
-            if used + FLOAT8_WIDTH > room:
-                return NO_ROOM, i, used
-            at = int(offset[i])
-            bits = load64(buf, np.uint64(at)) if double else np.uint64(load32(buf, at))
-            used = _put_float(bits, double, data, used)
-        offsets[row + i + 1] = used
-    return DONE, kind.size, used
-
-
-TEXTS: Mapping[int, CodecMaker] = {
-    oid.FLOAT8: ascii_maker(partial(float_to_text, True)),
-    oid.FLOAT4: ascii_maker(partial(float_to_text, False)),
-}
-"""This family's types as text, by oid."""

@@ -41,8 +41,8 @@ def bits_to_text(
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
-            at = int(offset[i])
-            size = int(length[i]) - HEADER
+            at = int(np.int64(offset[i]))
+            size = int(np.int64(length[i])) - HEADER
             if size < 0:
                 return BAD_VALUE, i, used
             bits = load32(buf, at)

@@ -69,7 +69,7 @@ def place_to_text(
         if kind[i] == KIND_VALUE:
             if used + LONGEST > room:
                 return NO_ROOM, i, used
-            at = int(offset[i])
+            at = int(np.int64(offset[i]))
             if lsn:
                 used = _put_hex_number(load32(buf, at + 4), data, used)
                 data[used] = _SLASH

@@ -42,13 +42,13 @@ def ltree_to_text(
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
-            many = int(length[i])
+            many = int(np.int64(length[i]))
             if many < HEADER:
                 return BAD_VALUE, i, used
             # A label's header is longer than the dot.
             if used + many > room:
                 return NO_ROOM, i, used
-            at = int(offset[i])
+            at = int(np.int64(offset[i]))
             end = at + many
             labels = load16(buf, at)
             at += HEADER

@@ -20,6 +20,7 @@ from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import BAD_VALUE, DONE, NO_ROOM, CodecMaker, ascii_maker
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.decode.text_put import put_hex, put_number
+from walshadow_core.pgformat.heap import load16
 from walshadow_core.pgformat.jit import kernel
 from walshadow_core.pgformat.words import SLACK
 
@@ -35,65 +36,51 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
 @kernel
-def _word(buf: Bytes, at: int, k: int) -> int:
-    high = np.int64(buf[np.uint64(at + 2 * k)])
-    return int((high << 8) | np.int64(buf[np.uint64(at + 2 * k + 1)]))
-
-
-@kernel
-def _put_word(word: int, out: Bytes, to: int) -> int:
-    """A word in hex without leading zeros."""
-    shift = 12
-    while shift > 0 and word >> shift == 0:
-        shift -= 4
-    while shift >= 0:
-        out[to] = _DIGITS[(word >> shift) & 15]
+def _put_octets(buf: Bytes, at: int, out: Bytes, to: int) -> int:
+    """An IPv4 address."""
+    for k in range(at, at + 4):
+        to = put_number(np.uint64(buf[np.uint64(k)]), 1, out, to)
+        out[to] = _POINT
         to += 1
-        shift -= 4
-    return to
+    return to - 1
 
 
 @kernel
-def _put_v4(buf: Bytes, at: int, out: Bytes, to: int) -> int:
-    for k in range(4):
-        if k > 0:
-            out[to] = _POINT
-            to += 1
-        to = put_number(np.uint64(buf[np.uint64(at + k)]), 1, out, to)
-    return to
-
-
-@kernel
-def _longest_zeros(buf: Bytes, at: int) -> tuple[int, int]:
-    """(first word, words) of the longest run of zero words, the first one of equals; (8, 0) if none has two."""
-    best, best_start, run = 0, WORDS, 0
+def _put_words(buf: Bytes, at: int, out: Bytes, to: int) -> int:
+    """An IPv6 address."""
+    start, longest, run, last = 0, 0, 0, 0
     for k in range(WORDS):
-        run = run + 1 if _word(buf, at, k) == 0 else 0
-        if run > best:
-            best, best_start = run, k - run + 1
-    if best < 2:
-        return WORDS, 0
-    return best_start, best
-
-
-@kernel
-def _put_v6(buf: Bytes, at: int, out: Bytes, to: int) -> int:
-    start, run = _longest_zeros(buf, at)
-    k = 0
-    while k < WORDS:
-        if k == start:
-            out[to] = _COLON
-            to += 1
-            k += run
+        word = load16(buf, at + 2 * k)
+        run = run + 1 if word == 0 else 0
+        if run > longest:
+            start, longest = k - run + 1, run
+        if k == 5:
+            last = word
+    end = start + longest
+    if longest < 2:
+        start = end = WORDS + 1
+    for k in range(WORDS):
+        if start <= k < end:
+            if k == start:
+                out[to] = _COLON
+                to += 1
             continue
         if k > 0:
             out[to] = _COLON
             to += 1
-        if k == 6 and start == 0 and (run == 6 or (run == 5 and _word(buf, at, 5) == 0xFFFF)):
-            return _put_v4(buf, at + 12, out, to)
-        to = _put_word(_word(buf, at, k), out, to)
-        k += 1
-    if start + run == WORDS and run > 0:
+        if k == 6 and start == 0 and (end == 6 or (end == 5 and last == 0xFFFF)):
+            return _put_octets(buf, at + 12, out, to)
+        word = load16(buf, at + 2 * k)
+        # Big-endian, and without leading zeros.
+        word = (word >> 8) | ((word & 0xFF) << 8)
+        shift = 12
+        while shift > 0 and word >> shift == 0:
+            shift -= 4
+        while shift >= 0:
+            out[to] = _DIGITS[(word >> shift) & 15]
+            to += 1
+            shift -= 4
+    if end == WORDS:
         out[to] = _COLON
         to += 1
     return to
@@ -118,8 +105,8 @@ def network_to_text(
         if kind[i] == KIND_VALUE:
             if used + LONGEST > room:
                 return NO_ROOM, i, used
-            at = int(offset[i])
-            size = int(length[i]) - HEADER
+            at = int(np.int64(offset[i]))
+            size = int(np.int64(length[i])) - HEADER
             if size != 4 and size != 16:
                 return BAD_VALUE, i, used
             family = buf[np.uint64(at)]
@@ -128,7 +115,7 @@ def network_to_text(
             if family != (V4 if size == 4 else V6) or bits > most:
                 return BAD_VALUE, i, used
             at += HEADER
-            used = _put_v4(buf, at, data, used) if size == 4 else _put_v6(buf, at, data, used)
+            used = _put_octets(buf, at, data, used) if size == 4 else _put_words(buf, at, data, used)
             if always_bits or bits != most:
                 data[used] = _SLASH
                 used = put_number(np.uint64(bits), 1, data, used + 1)
@@ -152,7 +139,7 @@ def mac_to_text(
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
-            count = int(length[i])
+            count = int(np.int64(length[i]))
             if used + 3 * count > room:
                 return NO_ROOM, i, used
             for k in range(count):

@@ -43,8 +43,10 @@ WKB_Z, WKB_M, WKB_SRID = 0x80000000, 0x40000000, 0x20000000
 NODE_TEXT: Final = 2 * (1 + 4 + 4 + 8)
 """Characters of a geometry without its points: endianness, type, SRID, and one or two counts."""
 
+_NAN = np.array([0, 0x7FF80000], np.int64)
+"""The halves of the one that is written."""
 _DIGITS = np.frombuffer(b"0123456789ABCDEF", np.uint8)
-_ZERO, _ONE, _F, _SEVEN, _EIGHT = b"01F78"
+_ZERO, _ONE = b"01"
 
 
 @kernel
@@ -66,16 +68,6 @@ def _put32(value: int, out: Bytes, to: int) -> int:
         out[to + 2 * k] = _DIGITS[byte >> 4]
         out[to + 2 * k + 1] = _DIGITS[byte & 15]
     return to + 8
-
-
-@kernel
-def _put_nan(out: Bytes, to: int) -> int:
-    for k in range(16):
-        out[to + k] = _ZERO
-    out[to + 12] = out[to + 15] = _F
-    out[to + 13] = _EIGHT
-    out[to + 14] = _SEVEN
-    return to + 16
 
 
 @kernel
@@ -118,11 +110,12 @@ def _put_content(
     if type_ == POINT:
         if count > 0:
             return _put_bytes(buf, at, size, out, to)
-        for _ in range(stride // 8):
-            to = _put_nan(out, to)
+        for k in range(stride // 4):
+            to = _put32(int(_NAN[k & 1]), out, to)
         return to
     if type_ == TRIANGLE and count > 0:
-        to = _put32(1, out, to)
+        # It has one ring, if it has any.
+        to = _put32(min(count, 1), out, to)
     to = _put32(count, out, to)
     if rings == 0:
         return _put_bytes(buf, at, size, out, to)
@@ -151,8 +144,8 @@ def geometry_to_ewkb(
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
-            at = int(offset[i])
-            many = int(length[i])
+            at = int(np.int64(offset[i]))
+            many = int(np.int64(length[i]))
             if many < HEADER:
                 return BAD_VALUE, i, used
             end = at + many

@@ -22,67 +22,46 @@ from walshadow_core.decode.type_text import text_maker
 from walshadow_core.pgformat.jit import kernel
 from walshadow_core.pgformat.words import SLACK
 
-YES, NO, UNSAID = 1, 0, -1
-"""The standalone property."""
+START, VERSION, ENCODING, STANDALONE, EQUALS, YES, NO, DEFAULT, END, SAY_VERSION, SAY_YES, SAY_NO = range(12)
+UNSAID: Final = -1
+"""Of the standalone property, as YES and NO."""
+_WORDS = np.array(
+    [
+        list(word.ljust(17, b"\0"))
+        for word in (
+            b"<?xml", b"version", b"encoding", b"standalone", b"=", b"yes", b"no", b"1.0", b"?>", b'<?xml version="',
+            b' standalone="yes"', b' standalone="no"',
+        )
+    ],
+    np.uint8,
+)  # fmt: skip
 PRINTED: Final = 48
 """Bytes that a printed declaration takes at most, beside its version."""
 
-_SPACES = np.frombuffer(b" \t\n\r", np.uint8)
-_START = np.frombuffer(b"<?xml", np.uint8)
-_VERSION = np.frombuffer(b"version", np.uint8)
-_ENCODING = np.frombuffer(b"encoding", np.uint8)
-_STANDALONE = np.frombuffer(b"standalone", np.uint8)
-_YES = np.frombuffer(b"yes", np.uint8)
-_NO = np.frombuffer(b"no", np.uint8)
-_END = np.frombuffer(b"?>", np.uint8)
-_DEFAULT = np.frombuffer(b"1.0", np.uint8)
-_PRINT_VERSION = np.frombuffer(b'<?xml version="', np.uint8)
-_PRINT_YES = np.frombuffer(b' standalone="yes"', np.uint8)
-_PRINT_NO = np.frombuffer(b' standalone="no"', np.uint8)
-_EQUALS, _QUOTE, _APOSTROPHE, _NEWLINE = b"=\"'\n"
+_IS_SPACE = np.zeros(256, np.uint8)
+_IS_SPACE[list(b" \t\n\r")] = 1
+_QUOTE, _APOSTROPHE, _NEWLINE = b"\"'\n"
 
 
 @kernel
-def _starts_with(buf: Bytes, at: int, end: int, word: Bytes) -> bool:
-    k = 0
-    while k < word.size and at + k < end and buf[np.uint64(at + k)] == word[k]:
-        k += 1
-    return k == word.size
-
-
-@kernel
-def _skip_spaces(buf: Bytes, at: int, end: int) -> int:
-    while at < end:
-        byte = buf[np.uint64(at)]
-        if byte != _SPACES[0] and byte != _SPACES[1] and byte != _SPACES[2] and byte != _SPACES[3]:
+def _skip_word(buf: Bytes, at: int, end: int, word: Bytes) -> int:
+    """Past a word of _WORDS; -1 if it is not there, or ``at`` is."""
+    if at < 0:
+        return -1
+    for letter in word:
+        if letter == 0:
             break
+        if at >= end or buf[np.uint64(at)] != letter:
+            return -1
         at += 1
     return at
 
 
 @kernel
-def _skip_equals(buf: Bytes, at: int, end: int) -> int:
-    """Past ``=`` and the spaces around it; -1 if there is none."""
-    at = _skip_spaces(buf, at, end)
-    if at >= end or buf[np.uint64(at)] != _EQUALS:
-        return -1
-    return _skip_spaces(buf, at + 1, end)
-
-
-@kernel
-def _end_quote(buf: Bytes, at: int, end: int) -> int:
-    """Where the quotation that starts at ``at`` has its second quote; -1 if there is no quotation."""
-    if at < 0 or at >= end:
-        return -1
-    quote = buf[np.uint64(at)]
-    if quote != _QUOTE and quote != _APOSTROPHE:
-        return -1
-    at += 1
-    while at < end:
-        if buf[np.uint64(at)] == quote:
-            return at
+def _skip_spaces(buf: Bytes, at: int, end: int) -> int:
+    while 0 <= at < end and _IS_SPACE[buf[np.uint64(at)]]:
         at += 1
-    return -1
+    return at
 
 
 @kernel
@@ -92,51 +71,52 @@ def _declaration(buf: Bytes, start: int, end: int) -> tuple[int, int, int, int]:
     The end is ``start`` if there is none, or none that can be parsed.
     """
     nothing = start, start, start, UNSAID
-    if not _starts_with(buf, start, end, _START):
-        return nothing
-    after = start + _START.size
-    at = _skip_spaces(buf, after, end)
-    if at == after or not _starts_with(buf, at, end, _VERSION):
-        return nothing
-    version = _skip_equals(buf, at + _VERSION.size, end)
-    version_end = _end_quote(buf, version, end)
-    if version_end < 0:
-        return nothing
-    after = version_end + 1
-    at = _skip_spaces(buf, after, end)
-    if _starts_with(buf, at, end, _ENCODING):
-        quote = _end_quote(buf, _skip_equals(buf, at + _ENCODING.size, end), end)
-        if at == after or quote < 0:
-            return nothing
-        after = quote + 1
-        at = _skip_spaces(buf, after, end)
+    after = _skip_word(buf, start, end, _WORDS[START])
+    version = version_end = 0
     standalone = UNSAID
-    if _starts_with(buf, at, end, _STANDALONE):
-        value = _skip_equals(buf, at + _STANDALONE.size, end)
-        quote = _end_quote(buf, value, end)
-        if at == after or quote < 0:
+    for word in range(VERSION, STANDALONE + 1):
+        at = _skip_spaces(buf, after, end)
+        name = _skip_word(buf, at, end, _WORDS[word])
+        if name < 0:
+            if word == VERSION:
+                return nothing
+            continue
+        quote = _skip_spaces(buf, _skip_word(buf, _skip_spaces(buf, name, end), end, _WORDS[EQUALS]), end)
+        if at == after or not 0 <= quote < end:
             return nothing
-        if quote == value + 1 + _YES.size and _starts_with(buf, value + 1, quote, _YES):
-            standalone = YES
-        elif quote == value + 1 + _NO.size and _starts_with(buf, value + 1, quote, _NO):
-            standalone = NO
-        else:
+        mark = buf[np.uint64(quote)]
+        if mark != _QUOTE and mark != _APOSTROPHE:
             return nothing
-        at = _skip_spaces(buf, quote + 1, end)
-    if not _starts_with(buf, at, end, _END):
-        return nothing
-    at += _END.size
+        stop = quote + 1
+        while stop < end and buf[np.uint64(stop)] != mark:
+            stop += 1
+        if stop == end:
+            return nothing
+        if word == VERSION:
+            version, version_end = quote + 1, stop
+        elif word == STANDALONE:
+            if _skip_word(buf, quote + 1, stop, _WORDS[YES]) == stop:
+                standalone = YES
+            elif _skip_word(buf, quote + 1, stop, _WORDS[NO]) == stop:
+                standalone = NO
+            else:
+                return nothing
+        after = stop + 1
+    at = _skip_word(buf, _skip_spaces(buf, after, end), end, _WORDS[END])
     for k in range(start, at):
         if buf[np.uint64(k)] > 127:
             return nothing
-    return at, version + 1, version_end, standalone
+    return (at, version, version_end, standalone) if at >= 0 else nothing
 
 
 @kernel
-def _put(word: Bytes, out: Bytes, to: int) -> int:
-    for k in range(word.size):
-        out[to + k] = word[k]
-    return to + word.size
+def _put_word(word: Bytes, out: Bytes, to: int) -> int:
+    for letter in word:
+        if letter == 0:
+            break
+        out[to] = letter
+        to += 1
+    return to
 
 
 @kernel
@@ -155,22 +135,22 @@ def xml_to_text(
     room = data.size - SLACK
     for i in range(first, kind.size):
         if kind[i] == KIND_VALUE:
-            count = int(length[i])
+            count = int(np.int64(length[i]))
             if used + PRINTED + count > room:
                 return NO_ROOM, i, used
-            at = int(offset[i])
+            at = int(np.int64(offset[i]))
             end = at + count
             body, version, version_end, standalone = _declaration(buf, at, end)
-            default = version_end - version == _DEFAULT.size and _starts_with(buf, version, version_end, _DEFAULT)
+            default = _skip_word(buf, version, version_end, _WORDS[DEFAULT]) == version_end
             if body > at and (not default or standalone != UNSAID):
-                used = _put(_PRINT_VERSION, data, used)
+                used = _put_word(_WORDS[SAY_VERSION], data, used)
                 copy_bytes(buf, version, version_end - version, data, used)
                 used += version_end - version
                 data[used] = _QUOTE
                 used += 1
                 if standalone != UNSAID:
-                    used = _put(_PRINT_YES if standalone == YES else _PRINT_NO, data, used)
-                used = _put(_END, data, used)
+                    used = _put_word(_WORDS[standalone - YES + SAY_YES], data, used)
+                used = _put_word(_WORDS[END], data, used)
             elif body < end and buf[np.uint64(body)] == _NEWLINE:
                 body += 1
             copy_bytes(buf, body, end - body, data, used)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from walshadow_core.api import Attribute, Form, TableRefused
 from walshadow_core.decode import (
-    float_text,
+    float_lists,
     text_fixed,
     type_array,
     type_bits,
@@ -81,7 +81,7 @@ TEXTS: Mapping[int, CodecMaker] = {
     **type_text.CODECS,
     **type_numeric.TEXTS,
     **text_fixed.TEXTS,
-    **float_text.TEXTS,
+    **float_lists.TEXTS,
     **type_money.TEXTS,
     **type_ids.TEXTS,
     **type_intvector.TEXTS,
