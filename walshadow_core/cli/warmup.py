@@ -119,9 +119,11 @@ def _versions(plugins: Plugins) -> str:
 
     from llvmlite import binding
 
+    from walshadow_core.pgformat.sources import digest
     from walshadow_core.plugins import walshadow_version
 
     with_kernels = {name for name, _ in plugins.warmups()}
     facts = {"python": platform.python_version(), "cpu": binding.get_host_cpu_name(), "core": walshadow_version()}
+    facts["sources"] = digest(__name__)
     facts |= {p.name: p.version for p in plugins.usable if p.name in with_kernels}
     return "".join(f"{name} {fact}\n" for name, fact in facts.items())

@@ -17,6 +17,7 @@ import numba
 import platformdirs
 
 from walshadow_core.api import WalshadowError
+from walshadow_core.pgformat.sources import digest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -49,6 +50,14 @@ if not os.environ.get("NUMBA_CACHE_DIR"):
 
 
 def kernel(function: F) -> F:
-    """Compile a function over arrays and scalars: cached on disk, GIL released, no Python objects inside."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    """Compile a function over arrays and scalars: cached on disk, GIL released, no Python objects inside.
+
+    What is cached is good for the sources that it was made of, those of the kernels inside of it included.
+    """
+    folder = numba.config.CACHE_DIR
+    try:
+        numba.config.CACHE_DIR = str(Path(folder) / digest(function.__module__))
+        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    finally:
+        numba.config.CACHE_DIR = folder
     return compiled
