@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.decode.stored_numeric import encode, on_disk
 from walshadow_core.api import DECIMAL_NAN_128, DECIMAL_NAN_256, Attribute
 from walshadow_core.decode import type_oids
 from walshadow_core.decode.columns import BadValue, Codec, DecodeOptions
@@ -30,30 +31,6 @@ def typmod(precision: int, scale: int) -> int:
 def codec(mod: int) -> Codec:
     attribute = Attribute(1, "n", type_oids.NUMERIC, "numeric", mod, -1, "i", False, "m", False)
     return numeric_codec(use_of(attribute, "UTF8", DecodeOptions()))
-
-
-def on_disk(negative: bool, digits: list[int], weight: int, dscale: int, long: bool = False) -> bytes:
-    """What numeric.c's make_result writes, digits already stripped; ``long`` forces the long header."""
-    if not long and dscale <= 63 and -64 <= weight <= 63:
-        header = (0x8000 | (0x2000 * negative) | (dscale << 7) | (weight & 0x7F)).to_bytes(2, "little")
-    else:
-        header = ((0x4000 * negative) | dscale).to_bytes(2, "little") + weight.to_bytes(2, "little", signed=True)
-    return header + b"".join(d.to_bytes(2, "little") for d in digits)
-
-
-def encode(value: Decimal, dscale: int, long: bool = False) -> bytes:
-    """A finite decimal with ``dscale`` digits after the point, as Postgres stores it."""
-    unscaled = abs(int(value.scaleb(dscale)))
-    padding = -dscale % 4
-    rest = unscaled * 10**padding
-    digits: list[int] = []
-    while rest:
-        rest, digit = divmod(rest, 10000)
-        digits.insert(0, digit)
-    weight = len(digits) - 1 - (dscale + padding) // 4
-    while digits and digits[-1] == 0:
-        digits.pop()
-    return on_disk(bool(digits) and value < 0, digits, weight if digits else 0, dscale, long)
 
 
 def decode(made: Codec, values: list[bytes | None], slack: bytes = b"") -> pa.Array:
