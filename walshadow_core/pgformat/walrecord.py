@@ -6,7 +6,7 @@ their contents in the same order: per block its image and its data, at the end t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
@@ -118,6 +118,22 @@ class WalRecords:
 
     def __len__(self) -> int:
         return len(self.start)
+
+    def between(self, first: int, last: int) -> WalRecords:
+        """Those that begin at LSN ``first`` or later, and end at ``last`` or earlier."""
+        low, high = int(np.searchsorted(self.start, first)), int(np.searchsorted(self.end, last, "right"))
+        if low == 0 and high == len(self):
+            return self
+        high = max(low, high)
+        from_ref, to_ref = int(self.first_block[low]), int(self.first_block[high])
+        refs = {f.name: getattr(self.blocks, f.name)[from_ref:to_ref] for f in fields(self.blocks)}
+        refs["record"] = refs["record"] - low
+        kept = {f.name: getattr(self, f.name)[low:high] for f in fields(self) if f.name not in _WHOLE}
+        first_block = self.first_block[low : high + 1] - from_ref
+        return WalRecords(buf=self.buf, first_block=first_block, blocks=BlockRefs(**refs), **kept)
+
+
+_WHOLE: Final = ("buf", "first_block", "blocks")
 
 
 @kernel

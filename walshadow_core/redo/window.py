@@ -1,0 +1,145 @@
+"""Redo over a window of WAL: pages of the filter set, how transactions ended, what became of files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from walshadow_core.api import FormatError, Lsn, RelFileLocator
+from walshadow_core.pgformat.heap import PAGE_SIZE
+from walshadow_core.pgformat.walbodies import endings, file_changes, multixacts
+from walshadow_core.pgformat.walrecord import WalRecords
+from walshadow_core.redo.apply import apply_records
+from walshadow_core.redo.heap import DONE, REASONS
+from walshadow_core.redo.images import SCRATCH, without_zstd
+from walshadow_core.redo.store import PageStore
+
+_V = TypeVar("_V", bound=np.generic)
+
+
+class Redo:
+    """Takes the records of a window in order.
+
+    ``filter_set`` gives each locator that matters its relation index, as keys of the page store have it. ``cut_to``
+    is the smallest block count that each relation index was cut to in the window, ``made`` the relation indexes whose
+    file was made in it, ``dropped`` those whose file a commit took away.
+    """
+
+    def __init__(self, major: int, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> None:
+        self._major = major
+        self._filter_set = filter_set
+        self._store = store
+        self._by_place = _by_place(filter_set)
+        self._scratch: NDArray[np.uint8] = np.empty(SCRATCH, np.uint8)
+        self._xids: list[NDArray[np.uint32]] = []
+        self._states: list[NDArray[np.uint8]] = []
+        self._multis: list[NDArray[np.uint32]] = []
+        self._updaters: list[NDArray[np.uint32]] = []
+        self.cut_to: dict[int, int] = {}
+        self.made: set[int] = set()
+        self.dropped: set[int] = set()
+
+    def apply(self, records: WalRecords) -> None:
+        """Take one batch. Raises FormatError, naming the LSN, for a record that can't be applied."""
+        self._take_endings(records)
+        multi, updater = multixacts(records)
+        self._multis.append(multi)
+        self._updaters.append(updater)
+        key = self._keys(records)
+        first = 0
+        for change in file_changes(records):
+            index = self._filter_set.get(change.locator)
+            if index is None:
+                continue
+            # What came before it goes first: a page may be changed before it is cut off, and made anew after.
+            self._apply_pages(records, key, first, change.record)
+            first = change.record
+            if change.blocks is None:
+                self.made.add(index)
+            else:
+                self._store.drop_from(index, change.blocks)
+                self.cut_to[index] = min(change.blocks, self.cut_to.get(index, change.blocks))
+        self._apply_pages(records, key, first, len(records))
+
+    def transactions(self) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
+        """(xids that ended in the window, ascending and each once, their last state)."""
+        return _last_of_each(self._xids, self._states, np.uint8)
+
+    def multixacts(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+        """(multixacts that were made in the window, ascending, their updating members or 0)."""
+        return _last_of_each(self._multis, self._updaters, np.uint32)
+
+    def _take_endings(self, records: WalRecords) -> None:
+        ended = endings(records, self._major)
+        self._xids.append(ended.xid)
+        self._states.append(ended.state)
+        for words in ended.dropped.tolist():
+            index = self._filter_set.get(RelFileLocator(*words))
+            if index is not None:
+                self.dropped.add(index)
+
+    def _keys(self, records: WalRecords) -> NDArray[np.int64]:
+        """The page store's key per block reference; -1 for those that are not to a main fork of the filter set."""
+        b = records.blocks
+        relation = np.full(len(b), -1, np.int64)
+        for (space, database), (numbers, index) in self._by_place.items():
+            here = np.flatnonzero((b.tablespace == space) & (b.database == database))
+            at = np.searchsorted(numbers, b.relation[here]) % len(numbers)
+            ours = numbers[at] == b.relation[here]
+            relation[here[ours]] = index[at[ours]]
+        relation[b.fork != 0] = -1
+        return np.where(relation < 0, -1, relation << 32 | b.block)
+
+    def _apply_pages(self, records: WalRecords, key: NDArray[np.int64], first: int, last: int) -> None:
+        """Apply what records ``[first, last)`` do to pages."""
+        from_ref, to_ref = int(records.first_block[first]), int(records.first_block[last])
+        ours = np.flatnonzero(key[from_ref:to_ref] >= 0) + from_ref
+        if not len(ours):
+            return
+        records = without_zstd(records)
+        b = records.blocks
+        keys, place = np.unique(key[ours], return_inverse=True)
+        slot = np.full(len(b), -1, np.int64)
+        slot[ours] = place
+        pages: NDArray[np.uint8] = np.empty((len(keys), PAGE_SIZE), np.uint8)
+        present: NDArray[np.uint8] = np.zeros(len(keys), np.uint8)
+        self._store.take(keys, pages, present)
+        why, record, ref = apply_records(
+            self._major, np.unique(b.record[ours]), slot, pages, present, self._scratch, records.buf, records.end,
+            records.rmgr, records.info, records.xid, records.data_offset, records.data_length, records.first_block,
+            b.block_id, b.flags, b.block, b.image_offset, b.image_length, b.image_info, b.hole_offset, b.hole_length,
+            b.data_offset, b.data_length,
+        )  # fmt: skip
+        if why != DONE:
+            raise FormatError(
+                f"the WAL record at {Lsn(records.start[record])} can't be applied to block {b.block[ref]} of "
+                f"{b.tablespace[ref]}/{b.database[ref]}/{b.relation[ref]}: {REASONS[why]}",
+                "load again; if it happens again, check the source with pg_waldump and amcheck",
+            )
+        self._store.put(keys, pages, present)
+
+
+def _by_place(
+    filter_set: Mapping[RelFileLocator, int],
+) -> dict[tuple[int, int], tuple[NDArray[np.uint32], NDArray[np.int64]]]:
+    """Per tablespace and database: the relfilenumbers, ascending, and their relation indexes."""
+    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for locator, index in filter_set.items():
+        places.setdefault((locator.tablespace, locator.database), []).append((locator.number, index))
+    return {
+        place: (np.array([n for n, _ in sorted(pairs)], np.uint32), np.array([i for _, i in sorted(pairs)], np.int64))
+        for place, pairs in places.items()
+    }
+
+
+def _last_of_each(
+    keys: list[NDArray[np.uint32]], values: list[NDArray[_V]], dtype: type[_V]
+) -> tuple[NDArray[np.uint32], NDArray[_V]]:
+    """Each key once, ascending, with the value that came last."""
+    key = np.concatenate([np.empty(0, np.uint32), *keys])[::-1]
+    value = np.concatenate([np.empty(0, dtype), *values])[::-1]
+    unique, first = np.unique(key, return_index=True)
+    return unique, value[first]
