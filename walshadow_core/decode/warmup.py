@@ -82,6 +82,17 @@ _SAMPLES: Final = (
     _Sample("tsquery", oid.TSQUERY, -1, _short(bytes(4))),
     _Sample("pg_snapshot", oid.PG_SNAPSHOT, -1, _short(bytes(20))),
     _Sample("hstore", 1, -1, _short(bytes.fromhex("00000080")), schema="public"),
+    _Sample("float8 as text", oid.FLOAT8, 8, bytes(8), form="text"),
+    _Sample("inet", oid.INET, -1, _short(b"\2\x20" + bytes(4))),
+    _Sample("macaddr", oid.MACADDR, 6, bytes(6)),
+    _Sample("varbit", oid.VARBIT, -1, _short(bytes(4))),
+    _Sample("money", oid.MONEY, 8, bytes(8)),
+    _Sample("money as text", oid.MONEY, 8, bytes(8), form="text"),
+    _Sample("pg_lsn", oid.PG_LSN, 8, bytes(8)),
+    _Sample("xml", oid.XML, -1, _short(b"<a/>")),
+    _Sample("ltree", 1, -1, _short(bytes(4)), schema="public"),
+    _Sample("vector", 1, -1, _short(bytes(4)), schema="public"),
+    _Sample("geometry", 1, -1, _short(bytes(4) + struct.pack("<II", 2, 0)), schema="public"),
 )
 
 
