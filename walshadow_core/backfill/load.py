@@ -15,6 +15,7 @@ from walshadow_core.api import (
     NO_CHOICES,
     BackupRequest,
     BackupSource,
+    BackupStart,
     ColumnChoice,
     Destination,
     DestinationError,
@@ -33,6 +34,7 @@ from walshadow_core.backfill.channel import Channel, ChannelBroken
 from walshadow_core.backfill.exactness import doubt, void
 from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.reader import BackupReader, BufferPool, PageChunk
+from walshadow_core.backfill.recheck import Recheck
 from walshadow_core.backfill.routing import Router
 from walshadow_core.backfill.stats import LoadStats
 from walshadow_core.backfill.worker import DecodeWorker, Part, TableBatch, WorkerSettings
@@ -40,6 +42,7 @@ from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
 from walshadow_core.decode.table import decodable
 from walshadow_core.decode.types import DecodeOptions
+from walshadow_core.pgformat.control import ControlFile
 from walshadow_core.toast.store import ToastStore, check_chunk_size
 from walshadow_core.visibility.spoolfile import MemoryBudget
 from walshadow_core.visibility.status import CopiedStatus
@@ -82,9 +85,6 @@ class LoadResult:
 
 ResolverFactory = Callable[[TransactionStatus], VisibilityResolver]
 
-Reread = Callable[[], Sequence[RelationDescriptor]]
-"""Reads the descriptors of a load's tables once more, when the backup has ended; a table that is gone is left out."""
-
 
 def load(
     source: BackupSource,
@@ -93,7 +93,7 @@ def load(
     tables: Sequence[Planned],
     stats: LoadStats,
     make_resolver: ResolverFactory,
-    reread: Reread,
+    recheck: Recheck,
     options: LoadOptions,
 ) -> LoadResult:
     """Load ``tables`` in one pass and publish each. ``stats`` is counted up as it goes.
@@ -102,7 +102,7 @@ def load(
     ends the pass as a whole, KeyboardInterrupt likewise: the destination is then as it was.
     """
     stats.started = time.monotonic()
-    run = _Pass(source, destination, cluster, tables, stats, make_resolver, reread, options)
+    run = _Pass(source, destination, cluster, tables, stats, make_resolver, recheck, options)
     try:
         return run.go()
     finally:
@@ -118,7 +118,7 @@ class _Pass:
         tables: Sequence[Planned],
         stats: LoadStats,
         make_resolver: ResolverFactory,
-        reread: Reread,
+        recheck: Recheck,
         options: LoadOptions,
     ) -> None:
         self._source = source
@@ -128,7 +128,7 @@ class _Pass:
         self._relations = [t.relation for t in tables]
         self._stats = stats
         self._make_resolver = make_resolver
-        self._reread = reread
+        self._recheck = recheck
         self._options = options
         self._writers: list[StagingWriter | None] = [None] * len(tables)
         self._storage: list[str | None] = [None] * len(tables)
@@ -190,7 +190,7 @@ class _Pass:
         status = CopiedStatus(folder=self._options.spool_folder)
         reader = BackupReader(
             Router(self._relations, status), status, self._pool, self._chunks, self._stats,
-            self._cluster.segment_blocks, self._fail_table,
+            self._cluster.segment_blocks, self._fail_table, self._recheck,
         )  # fmt: skip
         self._stats.phase = "waiting for the backup to start"
         clock = time.perf_counter()
@@ -217,7 +217,6 @@ class _Pass:
                 try:
                     if reader.read(backup):
                         self._stats.end = backup.end()
-                        self._fail_void()
                 except ChannelBroken:
                     raise self._failure or SourceError("the pass was broken off") from None
                 self.seconds["read"] += time.perf_counter() - clock - reader.seconds_waiting
@@ -232,6 +231,7 @@ class _Pass:
                 raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
             check_chunk_size(reader.control)
             status.complete_with(reader.control)
+            self._fail_void(start, reader.control, status)
             self._stats.phase = "resolving"
             for number, worker in enumerate(workers):
                 self._thread(f"resolve-{number}", worker.finish)
@@ -255,19 +255,25 @@ class _Pass:
             for store in self._stores.values():
                 store.close()
             status.close()
+            self._recheck.close()
         self.seconds["write"] += writer_loop.seconds
 
-    def _fail_void(self) -> None:
+    def _fail_void(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> None:
         """What a commit between the catalog snapshot and the backup's end made of a table may not be published."""
-        now = {r.oid: r for r in self._reread()}
+        now = {r.oid: r for r in self._recheck.relations(start, control, status)}
         for index, relation in enumerate(self._relations):
-            if reason := void(relation, now.get(relation.oid)):
+            after = now.get(relation.oid)
+            reason = void(relation, after)
+            if reason is None and after is not None:
+                reason = self._recheck.void(relation, after)
+            if reason is not None:
                 self._fail_table(index, reason)
 
     def _request(self) -> BackupRequest:
         stored = [s for relation in self._relations for s in relation.stored]
         toast = (s.toast_locator for s in stored if s.toast_locator is not None)
-        return BackupRequest(frozenset(s.locator for s in stored).union(toast))
+        locators = frozenset(s.locator for s in stored).union(toast)
+        return BackupRequest(locators, everything=self._recheck.everything)
 
     def _check_same_cluster(self, system_identifier: int) -> None:
         known = self._cluster.system_identifier
@@ -347,7 +353,8 @@ class _Pass:
         for index, planned in enumerate(self._tables):
             table = self._stats.tables[index]
             if not table.failed:
-                if warning := doubt(table, self._stats.start.b_redo, self._cluster):
+                warning = doubt(table, self._stats.start.b_redo, self._cluster) or self._recheck.doubt(table)
+                if warning is not None:
                     table.exact = False
                     table.warnings.append(warning)
                 table.phase = "publishing"

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from walshadow_core.api import Backup, BackupFile, Bytes, FormatError
+from walshadow_core.api import Backup, BackupFile, Bytes
 from walshadow_core.backfill.channel import Channel
+from walshadow_core.backfill.recheck import Recheck
 from walshadow_core.backfill.routing import Route, Router, Use
 from walshadow_core.backfill.stats import LoadStats
 from walshadow_core.pgformat.control import ControlFile, parse_control
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.visibility.status import CopiedStatus
+from walshadow_core.visibility.whole import whole
 
 CHUNK_PAGES = 128
 """Pages handed over at a time: 1 MiB stays in the CPU's cache between the kernels."""
-
-_MAX_COLLECTED_BYTES = 1 << 20
-"""More than any file has that is collected whole: segments of pg_xact and pg_multixact have 256 KiB."""
 
 
 @dataclass(slots=True)
@@ -60,15 +59,9 @@ class BufferPool:
         self._free.break_off()
 
 
-def _whole(file: BackupFile) -> bytes:
-    """A small file's content."""
-    if file.size > _MAX_COLLECTED_BYTES:
-        raise FormatError(f"{file.path} has {file.size} bytes, which no such file has", "take another backup")
-    return b"".join(file.chunks())
-
-
 class BackupReader:
-    """Reads every part of a backup, in the calling thread: pages to ``out``, status files to ``status``."""
+    """Reads every part of a backup, in the calling thread: pages to ``out``, status files to ``status``, what it has no
+    use for to ``recheck``."""
 
     def __init__(
         self,
@@ -79,6 +72,7 @@ class BackupReader:
         stats: LoadStats,
         segment_blocks: int,
         fail_table: Callable[[int, str], None],
+        recheck: Recheck,
     ) -> None:
         self._router = router
         self._status = status
@@ -87,6 +81,7 @@ class BackupReader:
         self._stats = stats
         self._segment_blocks = segment_blocks
         self._fail_table = fail_table
+        self._recheck = recheck
         self.control: ControlFile | None = None
         self.seconds_waiting = 0.0
 
@@ -108,14 +103,15 @@ class BackupReader:
         route = self._router.route(file.path)
         match route.use:
             case Use.WALK | Use.CHUNKS:
+                self._recheck.note(file.path, file.size)
                 if not self._stats.tables[route.table].failed:
                     self._walk(file, route)
             case Use.STATUS:
-                self._status.add(file.path, _whole(file))
+                self._status.add(file.path, whole(file))
             case Use.CONTROL:
-                self.control = parse_control(_whole(file))
+                self.control = parse_control(whole(file))
             case Use.SKIP:
-                pass
+                self._recheck.offer(file)
 
     def _walk(self, file: BackupFile, route: Route) -> None:
         table = self._stats.tables[route.table]

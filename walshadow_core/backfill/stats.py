@@ -16,8 +16,8 @@ class TableStats:
 
     Counters that several workers add to are added to under ``lock``; the display reads without it.
     ``bytes_walked`` is what the backup brought of the table itself, ``toast_bytes`` of its TOAST relation, ``max_lsn``
-    the highest page LSN seen in both, ``mixed`` whether a transaction that was running when the load began has
-    committed and wrote to it.
+    the highest page LSN seen in both, ``empty_pages`` the count of pages of zeros, ``mixed`` whether a transaction that
+    was running when the load began has committed and wrote to it.
     """
 
     relation: RelationDescriptor
@@ -26,6 +26,7 @@ class TableStats:
     bytes_walked: int = 0
     toast_bytes: int = 0
     pages: int = 0
+    empty_pages: int = 0
     rows_walked: int = 0
     rows_emitted: int = 0
     rows_gated: int = 0

@@ -165,6 +165,7 @@ class DecodeWorker:
         stats = self._stats[chunk.table]
         with stats.lock:
             stats.pages += walk.pages
+            stats.empty_pages += walk.empty_pages
             stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
         if chunk.toast:
             self._take_chunks(chunk, walk, pages)

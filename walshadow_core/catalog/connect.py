@@ -61,6 +61,16 @@ def parse_dsn(dsn: str) -> dict[str, str]:
     return words
 
 
+def connection_words(dsn: str) -> dict[str, str]:
+    """The words of a connection string together with libpq's defaults (PGDATABASE, PGUSER…), where these are known
+    without connecting: a DSN that names a service leaves the rest to that. Raises UsageError."""
+    words = parse_dsn(dsn)
+    if "service" in words:
+        return words
+    defaults = {o.keyword.decode(): o.val.decode() for o in psycopg.pq.Conninfo.get_defaults() if o.val}
+    return {**defaults, **words}
+
+
 def secrets_of(words: Mapping[str, str]) -> tuple[str, ...]:
     """The secret values among the words of a connection string."""
     return tuple(words[k] for k in _SECRET_WORDS if words.get(k))

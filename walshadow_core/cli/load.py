@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from walshadow_core.backfill.stats import LoadStats
     from walshadow_core.catalog.choices import Choices, ColumnWords
     from walshadow_core.catalog.sql import CatalogSnapshot
+    from walshadow_core.cli.catalogs import CatalogReader
     from walshadow_core.plugins import Plugins
 
 
@@ -28,6 +29,15 @@ def load(
         list[str] | None, typer.Option("--table", "-t", help="A table to load, as SQL names it. Repeat for more.")
     ] = None,
     mode: Annotated[str, typer.Option("--from", help="Where the rows come from.")] = "base_backup",
+    catalog_from: Annotated[
+        str,
+        typer.Option(
+            "--catalog",
+            metavar="sql|backup",
+            help="What says how tables look: the source itself (sql), or a backup's own files (backup), which needs no "
+            "SQL connection. For base_backup that is one more backup, read to its end before the load's own.",
+        ),
+    ] = "sql",
     into: Annotated[
         list[str] | None,
         typer.Option(help="Another name at the destination: app.orders=orders2, or a template: '{schema}_{table}'."),
@@ -88,7 +98,12 @@ def load(
     walshadow load --table app.orders --table app.items --into '{schema}_{table}' --dry-run
     walshadow load --table app.orders --from-option max_rate=32MB --to-option out_of_range=null
     walshadow load --table app.events --with-children --to clickhouse://default@ch:8123/shop
+    walshadow load --table app.orders --catalog backup
     walshadow load --table app.orders --exclude app.orders.note --type 'app.orders.amount=Decimal(38,4)'
+
+    With --catalog backup, names without a schema are looked up in the schemas of the role's name and public. The
+    catalog files of the load's own backup are looked at again at its end; DDL, TRUNCATE and VACUUM FULL should wait
+    meanwhile, as only SQL is sure to see them.
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
@@ -96,6 +111,7 @@ def load(
     from walshadow_core.api import UsageError, WalshadowError
     from walshadow_core.backfill.load import LoadOptions
     from walshadow_core.catalog.choices import ColumnWords
+    from walshadow_core.cli.catalogs import FilesReader, SqlReader
     from walshadow_core.cli.warmup import start_loading_kernels
     from walshadow_core.decode.types import DecodeOptions
     from walshadow_core.plugins import Plugins
@@ -103,6 +119,8 @@ def load(
 
     if not tables:
         raise UsageError("no --table given", "name at least one, e.g. --table app.orders")
+    if catalog_from not in ("sql", "backup"):
+        raise UsageError(f"--catalog {catalog_from}: not one of sql, backup")
     if invalid_text not in ("error", "replace", "bytes"):
         raise UsageError(f"--invalid-text {invalid_text}: not one of error, replace, bytes")
     options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
@@ -111,10 +129,14 @@ def load(
     plugins = Plugins.load()
     kernels = start_loading_kernels(plugins)
     backup_source = plugins.source(mode, {"dsn": source, **parse_options(from_option, "--from-option")})
+    catalog_reader: CatalogReader = SqlReader(source, with_children)
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
+        if catalog_from == "backup":
+            kernels.join()
+            catalog_reader = FilesReader(source, with_children, backup_source, console, plugins)
         catalog, planned, refused, choices = _plan(
-            source, tables, with_children, into or [], plugins, destination, options, replace, skip_refused, words
+            catalog_reader, tables, into or [], plugins, destination, options, replace, skip_refused, words
         )
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
@@ -131,7 +153,7 @@ def load(
             _run(
                 console,
                 plugins,
-                source,
+                catalog_reader,
                 backup_source,
                 destination,
                 catalog,
@@ -141,7 +163,6 @@ def load(
                 resolver,
                 no_progress,
                 choices,
-                with_children,
             )
         except WalshadowError as error:
             stats.fail(str(error))
@@ -155,9 +176,8 @@ def load(
 
 
 def _plan(
-    dsn: str,
+    catalog_reader: CatalogReader,
     tables: list[str],
-    with_children: bool,
     into: list[str],
     plugins: Plugins,
     destination: Destination,
@@ -172,9 +192,8 @@ def _plan(
     from walshadow_core.backfill.naming import destination_names
     from walshadow_core.catalog.choices import read_choices
     from walshadow_core.catalog.codecs import with_codecs
-    from walshadow_core.catalog.sql import read_catalog
 
-    catalog = read_catalog(dsn, tables, with_children=with_children)
+    catalog = catalog_reader.read(tables)
     refused = [(name, reason) for name, reason in catalog.refused]
     choices = read_choices(words, catalog.relations, bool(refused))
     if refused and not skip_refused:
@@ -208,7 +227,7 @@ def _warnings(catalog: CatalogSnapshot, item: Planned) -> list[str]:
 def _run(
     console: Console,
     plugins: Plugins,
-    dsn: str,
+    catalog_reader: CatalogReader,
     source: BackupSource,
     destination: Destination,
     catalog: CatalogSnapshot,
@@ -218,12 +237,10 @@ def _run(
     resolver: str,
     no_progress: bool,
     choices: Choices,
-    with_children: bool,
 ) -> None:
     from contextlib import nullcontext
 
     from walshadow_core.backfill.load import load as load_tables
-    from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.cli.warmup import warm_up_if_cold
     from walshadow_core.ops.progress import LoadDisplay
 
@@ -238,10 +255,7 @@ def _run(
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": resolver}),
-            lambda: [
-                choices.applied(relation)
-                for relation in read_catalog(dsn, names, with_children=with_children).relations
-            ],
+            catalog_reader.recheck(names, choices.applied),
             options,
         )
 

@@ -26,6 +26,7 @@ from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.relmap import RELMAP_NAME, parse_relmap
 from walshadow_core.pgformat.relpath import MAIN_FORK, parse_relation_path
 from walshadow_core.visibility.spoolfile import SpoolFile
+from walshadow_core.visibility.whole import whole
 
 _FIRST_NUMBERS: Final = frozenset(catalog.oid for catalog in CATALOGS)
 
@@ -33,7 +34,6 @@ GUESS_FILE_BYTES: Final = 64 << 20
 GUESS_BYTES: Final = 512 << 20
 """How large a file may be that is kept in case it is a rewritten catalog, and how much all of them may take."""
 
-_MAX_MAP_BYTES: Final = 4096
 _CHUNK_PAGES: Final = 128
 
 
@@ -101,10 +101,8 @@ class CatalogFiles:
         relation = parse_relation_path(f"{folder}/1")
         if relation is None:
             return
-        if file.size > _MAX_MAP_BYTES:
-            raise FormatError(f"{file.path} has {file.size} bytes, which no such file has", "take another backup")
         where = relation.locator
-        self._maps[where.tablespace, where.database] = parse_relmap(b"".join(file.chunks()), file.path)
+        self._maps[where.tablespace, where.database] = parse_relmap(whole(file), file.path)
 
     def _keep(self, file: BackupFile) -> None:
         relation = parse_relation_path(file.path)

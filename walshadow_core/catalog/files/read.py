@@ -9,11 +9,9 @@ from typing import Final
 
 from walshadow_core.api import (
     Backup,
-    BackupFile,
     BackupRequest,
     BackupSource,
     BackupStart,
-    FormatError,
     RelFileLocator,
     SourceError,
 )
@@ -31,9 +29,9 @@ from walshadow_core.catalog.sql import CatalogSnapshot
 from walshadow_core.pgformat.control import CONTROL_PATH, ControlFile, parse_control
 from walshadow_core.visibility.gate import Gate
 from walshadow_core.visibility.status import CopiedStatus
+from walshadow_core.visibility.whole import whole
 
 _ATTEMPTS: Final = 3
-_MAX_SMALL_FILE: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -95,20 +93,14 @@ def _collect(backup: Backup, files: CatalogFiles, status: CopiedStatus) -> Contr
     for part in backup.parts():
         for file in part.files():
             if file.path == CONTROL_PATH:
-                control = parse_control(_whole(file))
+                control = parse_control(whole(file))
             elif status.wants(file.path):
-                status.add(file.path, _whole(file))
+                status.add(file.path, whole(file))
             else:
                 files.offer(file)
     if control is None:
         raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
     return control
-
-
-def _whole(file: BackupFile) -> bytes:
-    if file.size > _MAX_SMALL_FILE:
-        raise FormatError(f"{file.path} has {file.size} bytes, which no such file has", "take another backup")
-    return b"".join(file.chunks())
 
 
 def look(
