@@ -7,15 +7,17 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import typer
 from pydantic import BaseModel, ConfigDict, Field
 
-from walshadow_core.api import PluginInfo, SourceError, UsageError, WalshadowError, hookimpl
+from walshadow_core.api import PgType, PluginInfo, SourceError, TypeCodec, UsageError, WalshadowError, hookimpl
 from walshadow_core.plugins import BROKEN, CONFLICT, DISABLED, OK, Plugins
 
 
@@ -334,3 +336,42 @@ def test_an_entry_point_on_the_path_is_found_broken_with_its_distribution(tmp_pa
 def test_versions_come_from_the_distribution() -> None:
     versions = {p.name: p.version for p in Plugins.load(environ={}).all}
     assert versions["gate"] == importlib.metadata.version("walshadow")
+
+
+# ------------------------------------------------------------------------------------------ types
+
+
+def type_plugin(name: str, answer: Callable[[PgType], Any]) -> Point:
+    hooks = {"walshadow_plugin_info": info(name=name), "walshadow_type_codec": lambda pg_type: answer(pg_type)}
+    return Point(name, lambda: module(name, **hooks))
+
+
+EAN = PgType(70001, "public", "ean13", "b", 8, "d", True)
+CODEC = TypeCodec(pa.uint64(), lambda values: pa.array([]))
+
+
+def test_a_type_is_decoded_by_who_knows_it() -> None:
+    plugins = Plugins.load(
+        [
+            type_plugin("a", lambda t: None),
+            type_plugin("b", lambda t: CODEC if t.name == "ean13" else None),
+            sink_plugin("c"),
+        ],
+        {},
+    )
+    assert plugins.type_codec(EAN) is CODEC
+    assert plugins.type_codec(replace(EAN, name="seg")) is None
+
+
+def test_a_type_that_two_decode_is_an_error_until_one_is_left_out() -> None:
+    points = [type_plugin("a", lambda t: CODEC), type_plugin("b", lambda t: CODEC)]
+    with pytest.raises(UsageError, match=r"public.ean13 is decoded by more than one plugin: a, b; .*PLUGINS=b"):
+        Plugins.load(points, {}).type_codec(EAN)
+    assert Plugins.load(points, {"WALSHADOW_DISABLE_PLUGINS": "a"}).type_codec(EAN) is CODEC
+
+
+def test_an_answer_that_is_no_codec_and_a_failure_name_the_plugin() -> None:
+    with pytest.raises(WalshadowError, match="plugin a gave str for type ean13, not a TypeCodec"):
+        Plugins.load([type_plugin("a", lambda t: "uint64")], {}).type_codec(EAN)
+    with pytest.raises(WalshadowError, match="plugin a failed in walshadow_type_codec: ZeroDivisionError"):
+        Plugins.load([type_plugin("a", lambda t: 1 // 0)], {}).type_codec(EAN)
