@@ -8,19 +8,20 @@ from walshadow_core.api import TableRefused
 from walshadow_core.decode.columns import Codec, Codecs, ContainerMaker, TypeUse
 
 
-def _base(use: TypeUse) -> TypeUse:
+def base_use(use: TypeUse) -> TypeUse:
+    """The use of what a domain is made of."""
     base = use.type.base
     if base is None:
         raise TableRefused(f'column "{use.column}": what the domain {use.type_name} is made of is not known')
-    return replace(use, type=base, typmod=use.type.base_typmod)
+    return replace(use, type=base, typmod=use.type.base_typmod, dimensions=use.type.base_dimensions)
 
 
 def _native(use: TypeUse, codecs: Codecs) -> Codec:
-    return codecs.native(_base(use))
+    return codecs.native(base_use(use))
 
 
 def _text(use: TypeUse, codecs: Codecs) -> Codec:
-    return codecs.text(_base(use))
+    return codecs.text(base_use(use))
 
 
 CONTAINERS: dict[str, ContainerMaker] = {"d": _native}

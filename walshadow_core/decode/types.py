@@ -190,5 +190,7 @@ def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions, form:
         return native_codec(use)
     if form == "hex":
         return text_fixed.hex_codec(use)
+    while use.type.kind == "d":
+        use = type_domain.base_use(use)
     cast = CAST_TEXTS.get(use.type.oid)
     return cast(use) if cast is not None else text_codec(use)

@@ -136,9 +136,25 @@ def form_of(column: ColumnPlan) -> Form:
     landed = parse_type(column.type)
     attribute = column.attribute
     if column.form == "text":
-        pg = undressed(type_of(attribute), -1, 0)[0]
-        return _CAST if pg.oid == _BOOL else _RECORD if pg.kind == "c" else _TEXT
+        return _text(undressed(type_of(attribute), -1, 0)[0])
     return _form(type_of(attribute), attribute.typmod, attribute.dimensions, landed)
+
+
+def _text(pg: PgType) -> Form:
+    if pg.oid == _BOOL:
+        return _CAST
+    if pg.oid in OIDS:
+        return _OID
+    if _has_names(pg):
+        raise NotComparable("there are oids in it, for which the source prints names")
+    return _RECORD if pg.kind == "c" else _TEXT
+
+
+def _has_names(pg: PgType) -> bool:
+    """Whether values of a type print names for oids, somewhere inside of them."""
+    pg = undressed(pg, -1, 0)[0]
+    inner = [type_of(field) for field in live_fields(pg)] + [t for t in (pg.element, pg.subtype, pg.range) if t]
+    return pg.oid in OIDS or any(_has_names(t) for t in inner)
 
 
 def _form(pg: PgType, typmod: int, dimensions: int, landed: TypeName) -> Form:
