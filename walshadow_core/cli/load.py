@@ -196,12 +196,28 @@ def _plan(
     catalog = catalog_reader.read(tables)
     refused = [(name, reason) for name, reason in catalog.refused]
     choices = read_choices(words, catalog.relations, bool(refused))
-    if refused and not skip_refused:
-        return catalog, [], refused, choices
     relations = [choices.applied(relation) for relation in with_codecs(catalog.relations, plugins.type_codec)]
+    if refused and not skip_refused:
+        return catalog, [], refused + _undecodable(relations, options, choices), choices
     names = destination_names(relations, into)
     planned, more = plan_tables(destination, relations, names, options.decode, replace=replace, choices=choices.columns)
     return catalog, planned, refused + more, choices
+
+
+def _undecodable(relations: list[RelationDescriptor], options: LoadOptions, choices: Choices) -> list[tuple[str, str]]:
+    """What else is refused, so that all is said at once. Where something is chosen for columns, the destination would
+    have to say in which form it wants them."""
+    from walshadow_core.api import TableRefused
+    from walshadow_core.decode.table import decodable
+
+    refused = []
+    for relation in relations:
+        try:
+            if not choices.columns.get(relation.oid):
+                decodable(relation, options.decode)
+        except TableRefused as error:
+            refused.append((relation.qualified_name, str(error)))
+    return refused
 
 
 def _refusal(refused: list[tuple[str, str]]) -> Exception:
