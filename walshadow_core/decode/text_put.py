@@ -41,7 +41,7 @@ def put_number(value: int | np.uint64, least: int, out: Bytes, to: int) -> int:
     many = max(many, least)
     for j in range(many - 1, -1, -1):
         rest = left // _TEN
-        out[to + j] = np.uint8(np.uint64(_ZERO) + left - _TEN * rest)
+        out[to + j] = np.uint8(np.uint64(_ZERO) + (left - _TEN * rest))
         left = rest
     return to + many
 
