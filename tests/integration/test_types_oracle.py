@@ -19,6 +19,7 @@ import pyarrow.csv
 import pytest
 from numpy.typing import NDArray
 
+from tests.integration.types import test_simple_types
 from walshadow_core.api import (
     DATE_INFINITY,
     DATE_NEG_INFINITY,
@@ -296,6 +297,11 @@ COLUMNS: Final[dict[str, tuple[str, list[str]]]] = {
     "uuid": ("left(digits, 32)::uuid", ["0" * 32, "f" * 32, "01234567-89ab-cdef-0123-456789abcdef"]),
 }  # fmt: skip
 """Per column type an SQL expression for random values, and extremes as text."""
+ELSEWHERE: Final = (
+    *test_simple_types.TYPES, *test_simple_types.AS_NUMBERS, "jsonb", "jsonpath", "tsvector", "tsquery", "pg_snapshot",
+    "txid_snapshot", "int2vector", "oidvector",
+)  # fmt: skip
+"""Types of which tests/integration/types has the values."""
 
 SINCE_17: Final = {"interval": ["infinity", "-infinity"]}
 LONG: Final = {
@@ -340,8 +346,8 @@ def fresh_database(server: PostgresServer, name: str, encoding: str = "UTF8") ->
 
 
 def test_the_values_cover_every_type_that_can_be_decoded(pg_newest: PostgresServer) -> None:
-    oids = {pg_newest.execute(f"select '{kind}'::regtype::oid")[0][0] for kind in COLUMNS}
-    assert oids == set(CODECS)
+    kinds = (*COLUMNS, *ELSEWHERE)
+    assert {pg_newest.execute(f"select '{kind}'::regtype::oid")[0][0] for kind in kinds} == set(CODECS)
 
 
 def test_every_type(pg: PostgresServer) -> None:
