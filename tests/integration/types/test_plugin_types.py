@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import EmbeddedClickHouse
-from tests.integration.support import Run, database, load
+from tests.integration.support import Run, assert_equal, database, load
 from tests.integration.types.heap_column import pg_type, written_column
 from walshadow_core.api import PgType, PluginInfo, StoredValues, TypeCodec, hookimpl
 from walshadow_core.testing.postgres import PostgresServer
@@ -91,3 +91,4 @@ def test_a_load_with_it_and_without(
     assert loaded.code == 0, loaded.err
     rows = clickhouse.rows(f"select id, code, other, more, same, toTypeName(code) from {clickhouse.database}.books")
     assert rows == [(1, 9780110002224, None, [9780393040029, None], 9780393040029, "UInt64")]
+    assert_equal(walshadow, pg, isn, clickhouse, "books")
