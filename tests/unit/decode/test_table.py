@@ -354,15 +354,15 @@ def test_a_missing_value_of_the_wrong_width_is_an_error() -> None:
 def test_every_column_of_an_unknown_type_is_named() -> None:
     shapes = relation(
         TWO.attributes[0],
-        attribute(2, "place", 600, 16, "d", type_name="point"),
-        attribute(3, "old", 600, 16, "d", type_name="point", dropped=True),
+        attribute(2, "place", 99999, 16, "d", type_name="app.place"),
+        attribute(3, "old", 99999, 16, "d", type_name="app.place", dropped=True),
         attribute(4, "tags", 1009, -1, "i", type_name="text[]"),
     )
     with pytest.raises(TableRefused) as caught:
         decodable(shapes, DecodeOptions())
     message = str(caught.value)
     assert "app.things" in message and "old" not in message
-    assert 'column "place" has type point' in message and 'column "tags" has type text[]' in message
+    assert 'column "place" has type app.place' in message and 'column "tags" has type text[]' in message
     decodable(TWO, DecodeOptions())
 
 
