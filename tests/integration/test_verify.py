@@ -67,11 +67,36 @@ SMALLEST_STEPS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "uuid": (("'61f0c404-5cb3-11e7-907b-a6006ad3dba0'", "'61f0c404-5cb3-11e7-907b-a6006ad3dba1'"),),
     "json": (("'{\"a\": 1}'", "'{\"a\":1}'"), ("'null'", "null"), ("'1'", "'1.0'")),
+    "jsonb": (("'[1, 2]'", "'[2, 1]'"), ("'null'", "null"), ("'1'", "'1.0'"), ("'{\"a\": {}}'", "'{\"a\": []}'")),
+    "mood": (("'sad'", "'ok'"), ("null", "'ok'")),
+    "pair": (("(1, 'x')", "(1, null)"), ("(null, null)", "null"), ("(null, null)", "(null, '')")),
+    "money": (("'0.01'::text::money", "'0.02'::text::money"), ("'-92233720368547758.08'::text::money", "null")),
+    "xid8": (("'18446744073709551615'", "'18446744073709551614'"),),
+    "regclass": (("'pg_class'", "'pg_type'"),),
+    "inet": (("'10.0.0.1'", "'10.0.0.1/31'"), ("'::'", "'0.0.0.0'")),
+    "bit(3)": (("B'101'", "B'100'"),),
+    "int4range": (("'[1,2)'", "'[1,3)'"), ("'empty'", "null"), ("'(,)'", "'[0,)'")),
+    "tsvector": (("'a:1'", "'a:1A'"),),
+    "point": (("'(0.1,0)'", "'(0.10000000000000002,0)'"), ("'(0,0)'", "'(-0,0)'")),
+    "int[]": (
+        ("'{1,2}'", "'{2,1}'"), ("'{1}'", "'{1,NULL}'"), ("'{NULL}'", "'{0}'"), ("'{}'", "'{NULL}'"), ("'{12}'", "'{1,2}'"),
+    ),
+    "int[][]": (("'{{1,2}}'", "'{{1},{2}}'"), ("'{{1,2},{3,4}}'", "'{{1,2},{3,NULL}}'"), ("'{}'", "'{{1}}'")),
+    "text[]": (("array['a,b']", "array['a', 'b']"), ("array['']", "'{}'"), ("array['N']", "array[null]"), ("array['1:x']", "array['x']")),
+    "float8[]": (("'{0.1}'", "'{0.10000000000000002}'"), ("'{0}'", "'{-0}'"), ("'{NaN}'", "'{Infinity}'")),
+    "date[]": (("'{2024-02-29}'", "'{2024-02-28}'"), ("'{1900-01-01}'", "'{1900-01-02,NULL}'")),
+    "timestamp(3)[]": (("'{2024-02-29 12:00:00.001}'", "'{2024-02-29 12:00:00.002}'"),),
+    "numeric(10,2)[]": (("'{1.50}'", "'{1.51}'"),),
+    "mood[]": (("'{sad,ok}'", "'{ok,sad}'"),),
+    "pair[]": (("array[(1, 'x')::pair]", "array[(1, 'y')::pair]"), ("null", "'{}'")),
+    "int2vector": (("'1 2'", "'1 3'"),),
 }  # fmt: skip
 """Per type: (value that is loaded, value that it is changed to afterwards)."""
 
 STEPS = [(kind, *step) for kind, steps in SMALLEST_STEPS.items() for step in steps]
 COLUMNS = {kind: f"c{number}" for number, kind in enumerate(SMALLEST_STEPS)}
+ARRAYS = {kind for kind in SMALLEST_STEPS if kind.endswith("[]") and kind != "pair[]"} | {"int2vector"}
+"""Types whose NULL lands as an empty array."""
 NANS = sum("NaN" in value for value, _ in SMALLEST_STEPS["numeric(10,2)"])
 
 
@@ -115,6 +140,7 @@ def loaded_once(server_of: Callable[[int], PostgresServer], engine_path: Path) -
     to = EmbeddedClickHouse(engine_path, f"t_{uuid.uuid4().hex[:12]}")
     with database(pg) as db:
         columns = ", ".join(f"{name} {kind}" for kind, name in COLUMNS.items())
+        pg.execute("create type mood as enum ('sad', 'ok'); create type pair as (n int, t text)", database=db)
         pg.execute(f"create table t (id int primary key, {columns})", database=db)
         pg.execute(
             ";".join(
@@ -143,7 +169,8 @@ def test_the_smallest_step_of_every_type_is_found(
     """Each row differs in one value by its smallest step, and each is found, in any company."""
     pg, db, to = every_type.pg, every_type.db, every_type.to
     before = assert_equal(walshadow, pg, db, to, "t")
-    assert before.json["adjusted"] == {COLUMNS["numeric(10,2)"]: NANS}
+    nulls = {COLUMNS[kind]: len(STEPS) - len(steps) for kind, steps in SMALLEST_STEPS.items() if kind in ARRAYS}
+    assert before.json["adjusted"] == {COLUMNS["numeric(10,2)"]: NANS, **nulls}
     assert (before.json["source_rows"], before.json["destination_rows"]) == (len(STEPS), len(STEPS))
     monkeypatch.setattr(merge, "SHOWN", len(STEPS))
     every_type.change(*range(len(STEPS)))
