@@ -5,13 +5,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 
-from walshadow_core.api import FormatError
+from walshadow_core.api import FormatError, PgType
 from walshadow_core.catalog.build import CatalogBuilder
 from walshadow_core.catalog.connect import SourceConnection
 from walshadow_core.catalog.rows import AttributeRow
 
 _ARRAY_OF_ONE = struct.Struct("!iiIiii")
 """ndim, flags, element oid, dimension, lower bound, element length (``array_send`` in ``adt/arrayfuncs.c``)."""
+
+_XML = 142
+"""XMLOID (``catalog/pg_type.dat``)."""
+_ARRAY_HEADER, _VARLENA_HEADER = 24, 4
+"""What an array of one varlena has before its element (``utils/array.h``)."""
 
 _MISSING = """
 select a.attrelid, a.attnum, a.attmissingval from pg_attribute a
@@ -27,7 +32,8 @@ def read_missing(
     connection: SourceConnection, builder: CatalogBuilder, attributes: Iterable[AttributeRow], encoding: str
 ) -> dict[tuple[int, int], bytes | str]:
     """The missing values that there are, by (relation oid, attribute number): in on-disk form, or where a type's
-    can't be had, as its output function prints them. ``encoding`` is the database's.
+    can't be had, as its output function prints them; without those that can't be had at all. ``encoding`` is the
+    database's.
 
     attmissingval is an array of one element. The server sends it in binary format without a detour over text, so
     that no setting of the role (DateStyle, extra_float_digits, …) and no typmod can change it; where it has to be
@@ -45,9 +51,24 @@ def read_missing(
     found: dict[tuple[int, int], bytes | str] = {}
     for key, array in _read_binary(connection, binary).items():
         found[key] = on_disk(types[key], array_element(array), encoding)
-    for key, array_text in _read_text(connection, as_text).items():
-        found[key] = array_text_element(array_text)
+    for key, (array_text, size) in _read_text(connection, as_text).items():
+        element = array_text_element(array_text)
+        if not _has_xml(types[key]) or (types[key].oid == _XML and size in _sizes_of_xml(element)):
+            found[key] = element
     return found
+
+
+def _has_xml(type_: PgType) -> bool:
+    parts = [type_.element, type_.base, type_.subtype, type_.range, *(f.type for f in type_.fields)]
+    return type_.oid == _XML or any(_has_xml(part) for part in parts if part is not None)
+
+
+def _sizes_of_xml(element: str) -> tuple[int, int]:
+    """The sizes that an array of this xml has, with a long and with a short header, if it is stored as it prints.
+    xml_out leaves XML declarations out, or writes them anew, so that the stored text is not known from what it
+    gives; a size that does not fit (or that is one of a compressed array) says so."""
+    size = _ARRAY_HEADER + (_VARLENA_HEADER + len(element.encode()) + 3 & ~3)
+    return size, size - 3
 
 
 def _read_binary(connection: SourceConnection, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
@@ -68,14 +89,14 @@ def _read_binary(connection: SourceConnection, keys: Sequence[tuple[int, int]]) 
     return found
 
 
-def _read_text(connection: SourceConnection, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], str]:
-    """The arrays as array_out prints them."""
+def _read_text(connection: SourceConnection, keys: Sequence[tuple[int, int]]) -> dict[tuple[int, int], tuple[str, int]]:
+    """The arrays as array_out prints them, and how large they are as they are stored."""
     if not keys:
         return {}
     connection.execute(_TEXT_SETTINGS)
-    query = _MISSING.replace("a.attmissingval", "a.attmissingval::text")
+    query = _MISSING.replace("a.attmissingval", "a.attmissingval::text, pg_column_size(a.attmissingval)")
     rows = connection.execute(query.encode(), [list(part) for part in zip(*keys, strict=True)]).fetchall()
-    return {(relation, number): text for relation, number, text in rows if text is not None}
+    return {(relation, number): (text, size) for relation, number, text, size in rows if text is not None}
 
 
 def array_element(array: bytes) -> bytes:
