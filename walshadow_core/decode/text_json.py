@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes
-from walshadow_core.decode.columns import BAD_VALUE, load64, store64
-from walshadow_core.decode.type_numeric import put_numeric
+from walshadow_core.decode.columns import BAD_VALUE, DONE, load64, store64
+from walshadow_core.decode.type_numeric import PLAIN_ROOM, put_numeric, put_plain_numeric
 from walshadow_core.pgformat.heap import load32
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 from walshadow_core.pgformat.varlena import HEADER_SIZE, SHORT_BIT
 
 ROOM: Final = 64
@@ -31,7 +31,7 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _EIGHT = np.uint64(8)
 
 
-@kernel
+@leaf
 def put_json_string(buf: Bytes, at: int, stop: int, data: Bytes, to: int) -> int:
     """Write buf[at:stop] to ``data[to:]`` as escape_json does, in quotes; gives the end, or -1 if there is no room.
 
@@ -83,7 +83,7 @@ def put_json_string(buf: Bytes, at: int, stop: int, data: Bytes, to: int) -> int
     return to + 1
 
 
-@kernel
+@leaf
 def put_word(word: Bytes, data: Bytes, to: int) -> int:
     """Write a word that there is room for; gives its end."""
     for k in range(word.size):
@@ -91,7 +91,7 @@ def put_word(word: Bytes, data: Bytes, to: int) -> int:
     return to + word.size
 
 
-@kernel
+@leaf
 def put_stored_numeric(buf: Bytes, base: int, at: int, stop: int, data: Bytes, to: int) -> tuple[int, int]:
     """Write the numeric with its varlena header that begins at or after ``at``, aligned from ``base``, and ends by
     ``stop``: (DONE, NO_ROOM or BAD_VALUE, end of the text)."""
@@ -110,6 +110,10 @@ def put_stored_numeric(buf: Bytes, base: int, at: int, stop: int, data: Bytes, t
         at += HEADER_SIZE
     if many < 0 or at + many > stop:
         return BAD_VALUE, to
+    if to + PLAIN_ROOM <= data.size:
+        end = put_plain_numeric(buf, at, many, data, to)
+        if end >= 0:
+            return DONE, end
     status, to = put_numeric(buf, at, many, data, to)
     return (BAD_VALUE if status < 0 else status), to
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from walshadow_core.api import Bytes
 from walshadow_core.decode.columns import load64, store64
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import leaf
 
 ROOM: Final = 32
 """Bytes that every step has ahead of it: eight doubled bytes, and punctuation."""
@@ -22,7 +22,7 @@ _BACKSLASHES = np.uint64(0x5C5C5C5C5C5C5C5C)
 _EIGHT = np.uint64(8)
 
 
-@kernel
+@leaf
 def put_quoted(buf: Bytes, at: int, stop: int, quote: int, mark: int, data: Bytes, to: int) -> int:
     """Write buf[at:stop] to ``data[to:]`` between ``quote``; before a quote inside comes ``mark``, and a backslash is
     doubled. Gives the end, or -1 if there is no room.

@@ -27,7 +27,7 @@ from walshadow_core.decode.text_json import ROOM, deeper, put_json_string, put_s
 from walshadow_core.decode.text_put import put_number
 from walshadow_core.decode.type_text import text_maker
 from walshadow_core.pgformat.heap import load32
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 
 _TO_ITEM, _TO_WORD, _TO_ELEMENT, _TO_REGEX = range(4)
 """What is still to be printed: (one of these, where or which word, and two values that are said below)."""
@@ -40,7 +40,7 @@ _LEAST_ITEM: Final = 5
 """Bytes of an item at least: its sort and the next one's place."""
 
 
-@kernel
+@leaf
 def _put(word: int, data: Bytes, to: int) -> int:
     start = int(sorts.WORD_ENDS[word])
     many = int(sorts.WORD_ENDS[word + 1]) - start
@@ -49,7 +49,7 @@ def _put(word: int, data: Bytes, to: int) -> int:
     return to + many
 
 
-@kernel
+@leaf
 def _put_levels(first: int, last: int, data: Bytes, to: int) -> int:
     """``**`` and which levels."""
     data[to] = _STAR
@@ -67,7 +67,7 @@ def _put_levels(first: int, last: int, data: Bytes, to: int) -> int:
     return to + 1
 
 
-@kernel
+@leaf
 def _push(stack: NDArray[np.int64], depth: int, what: int, where: int, third: int, fourth: int) -> int:
     stack[depth, 0] = what
     stack[depth, 1] = where
@@ -76,7 +76,7 @@ def _push(stack: NDArray[np.int64], depth: int, what: int, where: int, third: in
     return depth + 1
 
 
-@kernel
+@leaf
 def _operand(buf: Bytes, item: int, at: int, limit: int) -> int:
     """The item whose place, counted from ``item``, stands at ``at``; -1 if it is none, 0 if there is no operand."""
     if at + 4 > limit:

@@ -32,10 +32,11 @@ from walshadow_core.decode.columns import (
     FixedColumn,
     TypeUse,
     VarColumn,
+    store64,
 )
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.pgformat.heap import load16
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 from walshadow_core.pgformat.varlena import HEADER_SIZE
 
 SIGN_MASK: Final = 0xC000
@@ -68,8 +69,12 @@ PROBLEMS = {
     INFINITE: "it is infinite, which a column with precision can't hold",
 }
 
+PLAIN_ROOM: Final = SLACK
+"""Bytes that put_plain_numeric may write."""
+
 _BASE = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
+_TEN_THOUSAND = np.uint64(10000)
 _POWERS = np.array([10**k for k in range(19)], np.int64)
 _LEAST = np.int64(-(2**63))
 _MINUS, _POINT, _ZERO = b"-.0"
@@ -77,7 +82,7 @@ _NAN_TEXT = np.frombuffer(b"NaN", np.uint8)
 _INFINITY_TEXT = np.frombuffer(b"-Infinity", np.uint8)
 
 
-@kernel
+@leaf
 def _parse(buf: Bytes, start: int, length: int) -> tuple[int, int, int, int, int, int, int]:
     """The parts of one numeric that lies within ``buf``.
 
@@ -118,7 +123,7 @@ def _parse(buf: Bytes, start: int, length: int) -> tuple[int, int, int, int, int
     return OK, 0, negative, weight, dscale, digits_at, digits
 
 
-@kernel
+@leaf
 def _decimals(digit: int) -> int:
     """Decimal digits of 1..9999."""
     if digit < 100:
@@ -126,7 +131,7 @@ def _decimals(digit: int) -> int:
     return 3 if digit < 1000 else 4
 
 
-@kernel
+@leaf
 def _multiply_add(words: NDArray[np.uint32], at: int, used: int, factor: int, addend: int) -> int:
     """words[at : at + used] (little end first) times factor plus addend, in place; words in use afterwards.
 
@@ -144,7 +149,7 @@ def _multiply_add(words: NDArray[np.uint32], at: int, used: int, factor: int, ad
     return used
 
 
-@kernel
+@leaf
 def _wide(
     buf: Bytes,
     at: int,
@@ -275,7 +280,7 @@ def numeric_to_decimal(
     return OK, n
 
 
-@kernel
+@leaf
 def _put_group(digit: int, many: int, out: Bytes, to: int) -> None:
     """The last ``many`` decimals of a base-10000 digit, as ASCII."""
     for j in range(many - 1, -1, -1):
@@ -284,7 +289,56 @@ def _put_group(digit: int, many: int, out: Bytes, to: int) -> None:
         digit = rest
 
 
-@kernel
+@leaf
+def _eight_digits(value: np.uint64) -> np.uint64:
+    """The digits of a number below 10**8 as eight ASCII bytes, the first one lowest."""
+    halves = value // _TEN_THOUSAND | (value % _TEN_THOUSAND) << _SHIFT
+    # Two decimals per 16 bits, then one per byte: 10486 / 2**20 and 103 / 2**10 divide by 100 and by 10.
+    hundreds = (halves * np.uint64(10486)) >> np.uint64(20) & np.uint64(0x0000007F0000007F)
+    pairs = (halves - np.uint64(100) * hundreds) << np.uint64(16) | hundreds
+    tens = (pairs * np.uint64(103)) >> np.uint64(10) & np.uint64(0x000F000F000F000F)
+    return ((pairs - np.uint64(10) * tens) << np.uint64(8) | tens) + np.uint64(0x3030303030303030)
+
+
+@leaf
+def put_plain_numeric(buf: Bytes, start: int, many: int, data: Bytes, to: int) -> int:
+    """As put_numeric, for what most numerics are: a short header, up to eight digits before the point and up to four
+    behind it. Gives -1 for any other. The caller has checked that PLAIN_ROOM bytes are left in ``data``.
+    """
+    digits = (many - 2) >> 1
+    if many < 2 or many & 1 or digits > 3:
+        return -1
+    header = load16(buf, start)
+    dscale = (header >> SHORT_DSCALE_SHIFT) & SHORT_DSCALE_MASK
+    weight = (header & SHORT_WEIGHT_MASK) - (header & SHORT_WEIGHT_SIGN)
+    if header & SIGN_MASK != SHORT or dscale > 4 or weight < -1 or weight > 1 or digits > weight + 2:
+        return -1
+    first = load16(buf, start + 2) if digits > 0 else 0
+    second = load16(buf, start + 4) if digits > 1 else 0
+    third = load16(buf, start + 6) if digits > 2 else 0
+    if first > 9999 or second > 9999 or third > 9999:
+        return -1
+    whole, fraction = 0, first
+    if weight == 0:
+        whole, fraction = first, second
+    elif weight == 1:
+        whole, fraction = 10000 * first + second, third
+    if header & SHORT_SIGN:
+        data[np.uint64(to)] = _MINUS
+        to += 1
+    decimals = 1 + int(whole >= 10) + int(whole >= 100) + int(whole >= 1000) + int(whole >= 10000)
+    decimals += int(whole >= 100_000) + int(whole >= 1_000_000) + int(whole >= 10_000_000)
+    # What is stored past the digits is not part of the text.
+    store64(data, np.uint64(to), _eight_digits(np.uint64(whole)) >> np.uint64(64 - 8 * decimals))
+    to += decimals
+    if dscale > 0:
+        data[np.uint64(to)] = _POINT
+        store64(data, np.uint64(to + 1), _eight_digits(np.uint64(fraction)) >> _SHIFT)
+        to += 1 + dscale
+    return to
+
+
+@leaf
 def put_numeric(buf: Bytes, start: int, many: int, data: Bytes, to: int) -> tuple[int, int]:
     """Write one numeric, ``many`` bytes within ``buf``, to ``data[to:]`` as numeric_out prints it.
 
@@ -347,6 +401,7 @@ def numeric_to_text(
     The status is DONE, NO_ROOM, or -problem of a bad value (a key of PROBLEMS, negated).
     """
     size = buf.size
+    room = data.size - PLAIN_ROOM
     n = offset.size
     to = used
     for i in range(first, n):
@@ -355,9 +410,13 @@ def numeric_to_text(
             many = int(length[i])
             if start < 0 or many < 0 or start + many > size:
                 return -BAD_LENGTH, i, to
-            status, end = put_numeric(buf, start, many, data, to)
-            if status != DONE:
-                return status, i, to
+            if to > room:
+                return NO_ROOM, i, to
+            end = put_plain_numeric(buf, start, many, data, to)
+            if end < 0:
+                status, end = put_numeric(buf, start, many, data, to)
+                if status != DONE:
+                    return status, i, to
             to = end
         offsets[row + i + 1] = to
     return DONE, n, to

@@ -26,7 +26,7 @@ from walshadow_core.decode.text_put import put_number, put_signed
 from walshadow_core.decode.text_quote import ROOM, SINGLE_QUOTE, put_quoted
 from walshadow_core.decode.type_text import text_maker
 from walshadow_core.pgformat.heap import load16, load32
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 
 MAX_POSITIONS: Final = 256
 """MAXNUMPOS: of one lexeme."""
@@ -111,7 +111,7 @@ def tsvector_to_text(
     return DONE, n, used
 
 
-@kernel
+@leaf
 def _subtrees(buf: Bytes, items: int, count: int, size: NDArray[np.int32]) -> bool:
     """Leave in ``size`` how many items the subtree of each item has; False if they are no tree."""
     for k in range(count - 1, -1, -1):
@@ -133,7 +133,7 @@ def _subtrees(buf: Bytes, items: int, count: int, size: NDArray[np.int32]) -> bo
     return bool(size[0] == count)
 
 
-@kernel
+@leaf
 def _put_operand(buf: Bytes, item: int, body: int, limit: int, data: Bytes, to: int) -> tuple[int, int]:
     """Write one operand that ROOM bytes are left for: (status, end)."""
     place = load32(buf, item + 8)
@@ -159,7 +159,7 @@ def _put_operand(buf: Bytes, item: int, body: int, limit: int, data: Bytes, to: 
     return DONE, to
 
 
-@kernel
+@leaf
 def _put_operator(buf: Bytes, item: int, data: Bytes, to: int) -> int:
     oper = buf[item + 1]
     data[to] = _SPACE
