@@ -51,6 +51,18 @@ Source = Annotated[
     ),
 ]
 
+OptionalSource = Annotated[
+    str | None,
+    typer.Option(
+        "--source",
+        envvar="WALSHADOW_SOURCE",
+        metavar="DSN",
+        callback=_secret,
+        show_default=False,
+        help="The Postgres that knows the table.",
+    ),
+]
+
 To = Annotated[
     str,
     typer.Option(
