@@ -54,10 +54,20 @@ def kernel(function: F) -> F:
 
     What is cached is good for the sources that it was made of, those of the kernels inside of it included.
     """
+    return _compiled(function)
+
+
+def leaf(function: F) -> F:
+    """A kernel for other kernels to call once per value, which makes no arrays: it counts no references to those that
+    it is given, which for a short value takes longer than to write it."""
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: F, **options: Any) -> F:
     folder = numba.config.CACHE_DIR
     try:
         numba.config.CACHE_DIR = str(Path(folder) / digest(function.__module__))
-        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+        compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy", **options)(function)
     finally:
         numba.config.CACHE_DIR = folder
     return compiled
