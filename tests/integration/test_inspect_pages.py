@@ -46,7 +46,7 @@ def test_a_page(table: tuple[str, Path], walshadow: Run) -> None:
     (page,) = [walshadow("inspect", "page", str(file), "--block", "0", "--json").json]
     assert page["block"] == 0 and page["problems"] == [] and page["lines"][0]["natts"] == 3
     assert page["lines"][0]["ctid"] == [0, 1] and "HEAP_HASVARWIDTH" in page["lines"][0]["flags"]
-    assert page["lines"][1]["state"] == "dead" and "ctid" not in page["lines"][1], "pruned"
+    assert page["lines"][1]["state"] == "redirect" and "ctid" not in page["lines"][1], "pruned"
 
 
 def test_decoded_rows(table: tuple[str, Path], walshadow: Run) -> None:
