@@ -420,6 +420,52 @@ class BackupSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class WalPiece:
+    """Some bytes of WAL as they were streamed: ``data`` is valid for good, and begins at ``start``."""
+
+    start: Lsn
+    data: bytes
+
+
+class WalStream(Protocol):
+    """A live stream of WAL, read by a thread of its own; what is read and not taken yet is bounded."""
+
+    @property
+    def start(self) -> Lsn:
+        """Where the first piece begins: a segment's start."""
+        ...
+
+    @property
+    def segment_size(self) -> int: ...
+
+    @property
+    def system_identifier(self) -> int: ...
+
+    @property
+    def timeline(self) -> int:
+        """That of the piece that was taken last; it may grow at a standby that is promoted."""
+        ...
+
+    def take(self, timeout: float) -> WalPiece | None:
+        """The next piece; None if none came within ``timeout`` seconds. Raises SourceError once it has ended."""
+        ...
+
+    def confirm(self, position: Lsn) -> None:
+        """Tell the server that WAL before ``position`` is not needed again. Sent with the next status update."""
+        ...
+
+
+@runtime_checkable
+class WalStreamSource(Protocol):
+    """A backup source that can also stream the WAL of the server that it backs up."""
+
+    def stream(self, slot: str | None = None, start: Lsn | None = None) -> AbstractContextManager[WalStream]:
+        """Stream the WAL, from the last checkpoint's redo position or earlier, or from ``start``; over the named
+        physical slot, which must be there, or a temporary one that ends with the connection. Raises SourceError."""
+        ...
+
+
 class WalFetcher(Protocol):
     """Where WAL comes from: archived segments by name."""
 

@@ -27,6 +27,7 @@ Row = tuple[str | None, ...]
 
 _LOOK_AGAIN_MS = 250
 """How long to wait for the socket at most: under TLS, bytes may wait inside the library, and no socket tells."""
+_NOTHING = memoryview(b"")
 _CANCEL_SECONDS = 5.0
 _DRAIN_SECONDS = 10.0
 
@@ -100,9 +101,16 @@ class ReplicationConnection:
 
     def begin_copy(self) -> None:
         """The next result must be the beginning of a COPY stream. Raises SourceError."""
+        self._begin(pq.ExecStatus.COPY_OUT, "the server sent no archive")
+
+    def begin_copy_both(self) -> None:
+        """The same for a stream that goes both ways."""
+        self._begin(pq.ExecStatus.COPY_BOTH, "the server did not begin to stream")
+
+    def _begin(self, status: pq.ExecStatus, otherwise: str) -> None:
         result = self._result()
-        if result is None or result.status != pq.ExecStatus.COPY_OUT:
-            raise SourceError(f"{self.doing} failed: the server sent no archive")
+        if result is None or result.status != status:
+            raise SourceError(f"{self.doing} failed: {otherwise}")
         self._copying = True
 
     def copy_data(self) -> memoryview | None:
@@ -119,6 +127,44 @@ class ReplicationConnection:
             return data
         self._copying = False
         return None
+
+    def copy_data_within(self, seconds: float) -> memoryview | None:
+        """The same of a stream that goes both ways, an empty one if nothing came within ``seconds``."""
+        with self._lock:
+            try:
+                size, data = self._pg.get_copy_data(1)
+                if size == 0:
+                    self._poll.poll(max(0, int(seconds * 1000)))
+                    if self._ended:
+                        raise self._was_ended()
+                    self._pg.consume_input()
+                    size, data = self._pg.get_copy_data(1)
+            except psycopg.OperationalError as error:
+                raise self._lost(error) from None
+        if size < 0:
+            self._copying = False
+            return None
+        return data if size > 0 else _NOTHING
+
+    def put_copy_data(self, message: bytes) -> None:
+        """Send a message of our own. Raises SourceError."""
+        with self._lock:
+            try:
+                self._pg.put_copy_data(message)
+                while self._pg.flush():
+                    self._wait_for_input()
+            except psycopg.OperationalError as error:
+                raise self._lost(error) from None
+
+    def end_copy(self) -> None:
+        """Say that nothing more comes from this side. Raises SourceError."""
+        with self._lock:
+            try:
+                self._pg.put_copy_end()
+                while self._pg.flush():
+                    self._wait_for_input()
+            except psycopg.OperationalError as error:
+                raise self._lost(error) from None
 
     def finish_command(self) -> None:
         """Take what is left of the command's results. Raises SourceError if one is an error."""

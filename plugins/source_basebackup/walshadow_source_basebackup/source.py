@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import psycopg
+from contextlib import AbstractContextManager, contextmanager
 
 from walshadow_core.api import (
     Backup,
@@ -15,9 +13,12 @@ from walshadow_core.api import (
     BackupRequest,
     BackupStart,
     FormatError,
+    Lsn,
     SourceError,
+    WalStream,
 )
-from walshadow_source_basebackup import preflight, protocol
+from walshadow_source_basebackup import preflight, protocol, streaming
+from walshadow_source_basebackup.connecting import connect
 from walshadow_source_basebackup.protocol import CONTENT, Archive
 from walshadow_source_basebackup.replication import ReplicationConnection
 from walshadow_source_basebackup.settings import MODE, Settings
@@ -44,19 +45,9 @@ class BaseBackupSource:
         finally:
             connection.close()
 
-
-def connect(settings: Settings) -> ReplicationConnection:
-    """A replication connection to a server that we can work with. Raises SourceError with the remedy."""
-    try:
-        connection = ReplicationConnection.connect(settings)
-    except psycopg.OperationalError as error:
-        raise preflight.explain(settings, error) from None
-    try:
-        preflight.check_version(connection.server_version)
-    except SourceError:
-        connection.close()
-        raise
-    return connection
+    def stream(self, slot: str | None = None, start: Lsn | None = None) -> AbstractContextManager[WalStream]:
+        """See WalStreamSource."""
+        return streaming.stream(self._settings, slot, start)
 
 
 def begin(connection: ReplicationConnection, settings: Settings, request: BackupRequest) -> BaseBackup:
