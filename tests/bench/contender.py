@@ -48,7 +48,9 @@ def _postgresql(dsn: str) -> str:
 def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
     """``walshadow load --from base_backup``."""
     from walshadow_core.api import UsageError
-    from walshadow_core.backfill.load import LoadOptions, load, plan_tables
+    from walshadow_core.backfill.load import load, plan_tables
+    from walshadow_core.backfill.options import LoadOptions
+    from walshadow_core.backfill.recheck import SqlRecheck
     from walshadow_core.backfill.stats import LoadStats, TableStats
     from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.plugins import Plugins
@@ -72,7 +74,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": "gate"}),
-            lambda: read_catalog(dsn, ["bench"]).relations,
+            lambda: SqlRecheck(lambda: read_catalog(dsn, ["bench"]).relations),
             LoadOptions(),
         )
         if stats.exit_code():

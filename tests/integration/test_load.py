@@ -13,7 +13,7 @@ import pytest
 
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
-from walshadow_core.backfill import load as load_module
+from walshadow_core.backfill import onepass
 from walshadow_core.backfill.channel import Channel
 from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.worker import TableBatch
@@ -398,7 +398,7 @@ def test_two_loads_of_one_table_at_once_double_nothing(
                 inner[0] = load(walshadow, pg_newest, db, clickhouse, "--table", "log").code
             return publish(*given)
 
-        monkeypatch.setattr(load_module, "publish", another_first)
+        monkeypatch.setattr(onepass, "publish", another_first)
         outer = load(walshadow, pg_newest, db, clickhouse, "--table", "log")
         assert inner == [0]
         assert outer.code == 1

@@ -24,8 +24,10 @@ from walshadow_core.api import (
     RelationDescriptor,
     SourceError,
 )
-from walshadow_core.backfill.load import LoadOptions, plan_tables
 from walshadow_core.backfill.load import load as load_tables
+from walshadow_core.backfill.load import plan_tables
+from walshadow_core.backfill.options import LoadOptions
+from walshadow_core.backfill.recheck import SqlRecheck
 from walshadow_core.backfill.stats import LoadStats, TableStats
 from walshadow_core.catalog.sql import CatalogSnapshot, read_catalog
 from walshadow_core.decode.columns import DecodeOptions
@@ -165,7 +167,7 @@ class Scene:
             load_tables(
                 FolderSource(self.pg, self.catalog.relations, change), destination,
                 replace(self.catalog.cluster, segment_blocks=SEGMENT_BLOCKS), planned, stats,
-                lambda status: plugins.resolver(status, {"resolver": "gate"}), lambda: self.catalog.relations,
+                lambda status: plugins.resolver(status, {"resolver": "gate"}), lambda: SqlRecheck(lambda: self.catalog.relations),
                 LoadOptions(),
             )  # fmt: skip
         finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from walshadow_core.api import Lsn, RelationDescriptor
+from walshadow_core.api import Lsn, RelationDescriptor, RelFileLocator
 from walshadow_core.backfill.stats import TableStats
 from walshadow_core.catalog.sql import ClusterFacts
 
@@ -13,6 +13,9 @@ _CHECKPOINT_BYTES = 176
 (``access/xlog.c``). No change of a row fits beside them."""
 _CHECKPOINT_BYTES_17 = 208
 """The same with CHECKPOINT_REDO, which 17 added."""
+
+
+_NOWHERE = RelFileLocator(0, 0, 0)
 
 
 def doubt(table: TableStats, b_redo: Lsn, cluster: ClusterFacts) -> str | None:
@@ -63,6 +66,20 @@ def void(before: RelationDescriptor, after: RelationDescriptor | None) -> str | 
     if _without_sizes(after) != _without_sizes(before):
         return f"{name} was altered while the backup ran: its rows may mean something else now; load it again"
     return None
+
+
+def rewritten(before: RelationDescriptor, after: RelationDescriptor | None) -> bool:
+    """Whether nothing has happened to a table but that its rows are in other files now: they may be read there."""
+    return after is not None and _without_places(after) == _without_places(before)
+
+
+def _without_places(relation: RelationDescriptor) -> RelationDescriptor:
+    # A rewrite gives every tuple all of its columns, and a new TOAST relation.
+    attributes = tuple(replace(a, missing=None, missing_text=None) for a in relation.attributes)
+    return replace(
+        relation, size_bytes=0, locator=_NOWHERE, toast_oid=0, toast_locator=None, attributes=attributes,
+        leaves=tuple(_without_places(leaf) for leaf in relation.leaves),
+    )  # fmt: skip
 
 
 def _without_sizes(relation: RelationDescriptor) -> RelationDescriptor:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from walshadow_core.api import Backup, BackupFile, Bytes
 from walshadow_core.backfill.channel import Channel
+from walshadow_core.backfill.pagespool import PageSpool
 from walshadow_core.backfill.recheck import Recheck
 from walshadow_core.backfill.routing import Route, Router, Use
 from walshadow_core.backfill.stats import LoadStats
@@ -25,7 +26,8 @@ CHUNK_PAGES = 128
 @dataclass(slots=True)
 class PageChunk:
     """Some consecutive pages of one table, or of its TOAST relation: ``buffer[:length]``, from block ``first_block``
-    on. ``leaf`` is the index of what they are of in the table's ``stored``."""
+    on. ``leaf`` is the index of what they are of in the table's ``stored``. ``final`` pages are as they are at the end
+    of the window, and were looked at."""
 
     table: int
     leaf: int
@@ -34,6 +36,7 @@ class PageChunk:
     first_block: int
     buffer: Bytes
     length: int
+    final: bool = False
 
 
 class BufferPool:
@@ -60,8 +63,9 @@ class BufferPool:
 
 
 class BackupReader:
-    """Reads every part of a backup, in the calling thread: pages to ``out``, status files to ``status``, what it has no
-    use for to ``recheck``."""
+    """Reads every part of a backup, in the calling thread: pages to ``out``, or to the spool of their relation, by
+    (table, leaf, whether it is TOAST), if that has one; status files to ``status``, what it has no use for to
+    ``recheck``."""
 
     def __init__(
         self,
@@ -73,7 +77,9 @@ class BackupReader:
         segment_blocks: int,
         fail_table: Callable[[int, str], None],
         recheck: Recheck,
+        spools: Mapping[tuple[int, int, bool], PageSpool],
     ) -> None:
+        self._spools = spools
         self._router = router
         self._status = status
         self._pool = pool
@@ -86,14 +92,14 @@ class BackupReader:
         self.seconds_waiting = 0.0
 
     def read(self, backup: Backup) -> bool:
-        """Read it to its end; False if every table failed before that, and nothing is left to read for. Raises
+        """Read it to its end; False if every table was out before that, and nothing is left to read for. Raises
         SourceError, FormatError, ChannelBroken."""
         done = 0
         for part in backup.parts():
             for file in part.files():
                 self._file(file)
                 self._stats.bytes_read = done + part.bytes_read
-                if self._stats.all_failed:
+                if self._stats.nothing_left:
                     return False
             done += part.bytes_read
             self._stats.bytes_read = done
@@ -104,7 +110,7 @@ class BackupReader:
         match route.use:
             case Use.WALK | Use.CHUNKS:
                 self._recheck.note(file.path, file.size)
-                if not self._stats.tables[route.table].failed:
+                if not self._stats.passing[route.table].out:
                     self._walk(file, route)
             case Use.STATUS:
                 self._status.add(file.path, whole(file))
@@ -114,7 +120,7 @@ class BackupReader:
                 self._recheck.offer(file)
 
     def _walk(self, file: BackupFile, route: Route) -> None:
-        table = self._stats.tables[route.table]
+        table = self._stats.passing[route.table]
         table.phase = "walking"
         toast = route.use is Use.CHUNKS
         if toast:
@@ -127,7 +133,13 @@ class BackupReader:
             )
             return
         block = route.segment * self._segment_blocks
+        spool = self._spools.get((route.table, route.leaf, toast))
         for buffer, length in self._buffers(file):
+            if spool is not None:
+                spool.add(file.path, block, buffer[:length])
+                self._pool.give(buffer)
+                block += length // PAGE_SIZE
+                continue
             self._out.put(PageChunk(route.table, route.leaf, toast, file.path, block, buffer, length))
             block += length // PAGE_SIZE
 

@@ -19,6 +19,7 @@ from walshadow_core.api import (
     Bytes,
     Form,
     FormatError,
+    Lsn,
     RelationDescriptor,
     TableRefused,
     TransactionStatus,
@@ -26,13 +27,14 @@ from walshadow_core.api import (
     VisibilityResolver,
 )
 from walshadow_core.backfill.channel import Channel
+from walshadow_core.backfill.pagespool import page_lsns, untold
 from walshadow_core.backfill.reader import CHUNK_PAGES, BufferPool, PageChunk
 from walshadow_core.backfill.stats import TableStats
 from walshadow_core.decode.table import TableDecoder
 from walshadow_core.decode.toasted import OutsideValues
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
-from walshadow_core.pgformat.heap import HEAP_HASEXTERNAL, PageWalk, PageWalker, TupleData
+from walshadow_core.pgformat.heap import HEAP_HASEXTERNAL, PAGE_SIZE, PageWalk, PageWalker, TupleData
 from walshadow_core.toast.chunks import ChunkWriter
 from walshadow_core.toast.store import ToastStore
 from walshadow_core.visibility.recent import RecentXids
@@ -53,7 +55,9 @@ class TableBatch:
 
 @dataclass(frozen=True)
 class WorkerSettings:
-    """What all workers of a pass share. ``block_rows`` and ``block_bytes`` bound one batch of one table."""
+    """What all workers of a pass share. ``block_rows`` and ``block_bytes`` bound one batch of one table. ``told_from``
+    is B_redo where the WAL of the window tells of every page that was changed after it, None where there is no such
+    WAL."""
 
     decode: DecodeOptions
     verify_checksums: bool
@@ -61,6 +65,7 @@ class WorkerSettings:
     block_bytes: int
     spool_folder: Path
     oldest_running_xid: int
+    told_from: Lsn | None = None
 
 
 @contextmanager
@@ -123,7 +128,7 @@ class DecodeWorker:
         """Decode what comes until the channel closes. Raises ChannelBroken."""
         for chunk in chunks:
             try:
-                if not self._stats[chunk.table].failed:
+                if not self._stats[chunk.table].out:
                     self._guarded(chunk.table, lambda c=chunk: self._chunk(c))  # type: ignore[misc]
             finally:
                 pool.give(chunk.buffer)
@@ -145,7 +150,7 @@ class DecodeWorker:
     def _chunk(self, chunk: PageChunk) -> None:
         clock = time.perf_counter()
         pages = chunk.buffer[: chunk.length]
-        if self._settings.verify_checksums:
+        if self._settings.verify_checksums and not chunk.final:
             bad = bad_checksums(pages, chunk.first_block)
             if len(bad):
                 raise FormatError(
@@ -167,11 +172,16 @@ class DecodeWorker:
             stats.pages += walk.pages
             stats.empty_pages += walk.empty_pages
             stats.max_lsn = max(stats.max_lsn, walk.max_lsn)
+        told_from = self._settings.told_from
+        if told_from is not None and walk.max_lsn > told_from and not chunk.final:
+            late = np.argmax(page_lsns(pages.reshape(-1, PAGE_SIZE)))
+            raise untold(chunk.path, chunk.first_block + int(late), told_from)
         if chunk.toast:
             self._take_chunks(chunk, walk, pages)
             self._clock("TOAST chunks", clock)
             return
-        self._recent.setdefault(chunk.table, RecentXids(self._settings.oldest_running_xid)).add(walk.headers)
+        if told_from is None:
+            self._recent.setdefault(chunk.table, RecentXids(self._settings.oldest_running_xid)).add(walk.headers)
         decision = self._decide(walk.headers)
         emit = np.flatnonzero(decision == EMIT)
         defer = np.flatnonzero(decision == DEFER)
@@ -251,7 +261,7 @@ class DecodeWorker:
         hand over the last batches. Raises ChannelBroken."""
         spooled = {table for table, _ in self._spools.keys() | self._outside.keys()}
         for table in sorted(self._decoders.keys() | spooled):
-            if not self._stats[table].failed:
+            if not self._stats[table].out:
                 self._guarded(table, lambda t=table: self._finish_table(t))  # type: ignore[misc]
 
     def _finish_table(self, table: int) -> None:

@@ -66,7 +66,7 @@ class WriterLoop:
         for item in batches:
             stats = self._stats[item.table]
             writer = self._writers[item.table]
-            if stats.failed or writer is None:
+            if stats.out or writer is None:
                 continue
             clock = time.perf_counter()
             batch = item.batch

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from walshadow_core.api import BackupSource, Destination, RelationDescriptor
-    from walshadow_core.backfill.load import LoadOptions, Planned
+    from walshadow_core.backfill.options import LoadOptions, Planned
     from walshadow_core.backfill.stats import LoadStats
     from walshadow_core.catalog.choices import Choices, ColumnWords
     from walshadow_core.catalog.sql import CatalogSnapshot
@@ -83,6 +83,13 @@ def load(
         str, typer.Option(help="Text that is not valid in the database's encoding: error, replace, or bytes.")
     ] = "error",
     memory: Annotated[int, typer.Option(help="MiB that buffers, batches and spool may take.", min=32)] = 192,
+    no_wal: Annotated[
+        bool,
+        typer.Option(
+            "--no-wal",
+            help="Don't stream the WAL beside the backup: one connection less, and exact only where nobody writes.",
+        ),
+    ] = False,
     jobs: Annotated[int, typer.Option(help="Decoding threads.", min=1, max=64)] = 1,
     resolver: Annotated[str, typer.Option(help="The visibility resolver that decides which tuples are rows.")] = "gate",
 ) -> None:
@@ -109,7 +116,7 @@ def load(
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
     """
     from walshadow_core.api import UsageError, WalshadowError
-    from walshadow_core.backfill.load import LoadOptions
+    from walshadow_core.backfill.options import LoadOptions
     from walshadow_core.catalog.choices import ColumnWords
     from walshadow_core.cli.catalogs import FilesReader, SqlReader
     from walshadow_core.cli.warmup import start_loading_kernels
@@ -123,7 +130,7 @@ def load(
         raise UsageError(f"--catalog {catalog_from}: not one of sql, backup")
     if invalid_text not in ("error", "replace", "bytes"):
         raise UsageError(f"--invalid-text {invalid_text}: not one of error, replace, bytes")
-    options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs)  # type: ignore[arg-type]
+    options = LoadOptions(DecodeOptions(invalid_text=invalid_text), memory << 20, jobs, window=not no_wal)  # type: ignore[arg-type]
     words = ColumnWords(exclude or (), types or (), not_null or (), nullable or ())
     console = stderr_console()
     plugins = Plugins.load()
@@ -271,7 +278,7 @@ def _run(
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": resolver}),
-            catalog_reader.recheck(names, choices.applied),
+            lambda: catalog_reader.recheck(names, choices.applied),
             options,
         )
 

@@ -154,6 +154,7 @@ def _multixacts(
     main_offset: NDArray[np.int64],
     main_length: NDArray[np.int64],
     multi: NDArray[np.uint32],
+    offset: NDArray[np.uint32],
     updater: NDArray[np.uint32],
 ) -> int:
     for n, i in enumerate(chosen):
@@ -164,6 +165,7 @@ def _multixacts(
         if members * _MEMBER_SIZE > main_length[i] - _CREATE_SIZE:
             return int(i)
         multi[n] = load32(buf, at)
+        offset[n] = load32(buf, at + 4)
         updater[n] = 0
         for k in range(members):
             member = at + _CREATE_SIZE + _MEMBER_SIZE * k
@@ -172,14 +174,15 @@ def _multixacts(
     return -1
 
 
-def multixacts(records: WalRecords) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """(multixact ids that were made, the updating member of each; 0: all are lockers). Raises FormatError."""
+def multixacts(records: WalRecords) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.uint32]]:
+    """(multixact ids that were made, the number of each one's first member, its updating member; 0: all are lockers).
+    Raises FormatError."""
     chosen = np.flatnonzero((records.rmgr == MULTIXACT) & (records.info & 0xF0 == MULTIXACT_CREATE_ID))
-    multi, updater = np.empty((2, len(chosen)), np.uint32)
-    bad = _multixacts(records.buf, chosen, records.data_offset, records.data_length, multi, updater)
+    multi, offset, updater = np.empty((3, len(chosen)), np.uint32)
+    bad = _multixacts(records.buf, chosen, records.data_offset, records.data_length, multi, offset, updater)
     if bad >= 0:
         raise _cut_short(records, bad)
-    return multi, updater
+    return multi, offset, updater
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ class Redo:
 
     ``filter_set`` gives each locator that matters its relation index, as keys of the page store have it. ``cut_to``
     is the smallest block count that each relation index was cut to in the window, ``made`` the relation indexes whose
-    file was made in it, ``dropped`` those whose file a commit took away.
+    file was made in it, ``dropped`` those whose file a commit took away. ``first_multi`` is the oldest multixact that
+    was made in it, and the number of its first member.
     """
 
     def __init__(self, major: int, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> None:
@@ -38,6 +39,7 @@ class Redo:
         self._states: list[NDArray[np.uint8]] = []
         self._multis: list[NDArray[np.uint32]] = []
         self._updaters: list[NDArray[np.uint32]] = []
+        self.first_multi: tuple[int, int] | None = None
         self.cut_to: dict[int, int] = {}
         self.made: set[int] = set()
         self.dropped: set[int] = set()
@@ -45,7 +47,8 @@ class Redo:
     def apply(self, records: WalRecords) -> None:
         """Take one batch. Raises FormatError, naming the LSN, for a record that can't be applied."""
         self._take_endings(records)
-        multi, updater = multixacts(records)
+        multi, offset, updater = multixacts(records)
+        self._note_first(multi, offset)
         self._multis.append(multi)
         self._updaters.append(updater)
         key = self._keys(records)
@@ -71,6 +74,12 @@ class Redo:
     def multixacts(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
         """(multixacts that were made in the window, ascending, their updating members or 0)."""
         return _last_of_each(self._multis, self._updaters, np.uint32)
+
+    def _note_first(self, multi: NDArray[np.uint32], offset: NDArray[np.uint32]) -> None:
+        """They are given out in order, and come to the WAL nearly so."""
+        for id_, at in zip(multi.tolist(), offset.tolist(), strict=True):
+            if self.first_multi is None or (id_ - self.first_multi[0]) & 0xFFFFFFFF >= 1 << 31:
+                self.first_multi = id_, at
 
     def _take_endings(self, records: WalRecords) -> None:
         ended = endings(records, self._major)

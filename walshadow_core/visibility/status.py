@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +15,7 @@ from walshadow_core.api import (
     XID_ABORTED,
     XID_COMMITTED,
     XID_IN_PROGRESS,
+    XID_SUB_COMMITTED,
     Bytes,
     FormatError,
     WalshadowError,
@@ -40,6 +42,20 @@ from walshadow_core.pgformat.xact import (
 
 XIDS_PER_PAGE = XIDS_PER_SEGMENT // PAGES_PER_SEGMENT
 
+
+@dataclass(frozen=True)
+class WindowStatus:
+    """What the WAL of a window says beyond the copied files: the transactions that ended in it (``xids``, ascending,
+    and their last ``states``), the multixacts that were made in it (``multis``, ascending, with their updating members
+    or 0), and the oldest of those with the number of its first member, None if there is none."""
+
+    xids: NDArray[np.uint32]
+    states: NDArray[np.uint8]
+    multis: NDArray[np.uint32]
+    updaters: NDArray[np.uint32]
+    first_multi: tuple[int, int] | None = None
+
+
 _MULTI_REMEDY = (
     "load again while fewer transactions lock rows of the table, or run VACUUM (FREEZE) on it right before the load"
 )
@@ -48,7 +64,8 @@ _MULTI_REMEDY = (
 class CopiedStatus:
     """The status that a backup's files give (``api.TransactionStatus``). Threads may share one.
 
-    Files are added as they come, in any order; with the control file it is complete. Up to ``memory_bytes`` of
+    Files are added as they come, in any order; with the control file it is complete, and with what the WAL of the
+    window says it is exact: then nothing but the window and what ended before it counts. Up to ``memory_bytes`` of
     them stay in memory, the others in an unlinked file in ``folder``, mapped into memory when they are complete.
     """
 
@@ -61,6 +78,7 @@ class CopiedStatus:
         self._file: IO[bytes] | None = None
         self._file_size = 0
         self._control: ControlFile | None = None
+        self._window: WindowStatus | None = None
         self._first = self._last = 0
         self._lock = threading.Lock()
 
@@ -113,7 +131,7 @@ class CopiedStatus:
         self._file_size += len(content)
         return offset
 
-    def complete_with(self, control: ControlFile) -> None:
+    def complete_with(self, control: ControlFile, window: WindowStatus | None = None) -> None:
         """Every file was added and the walk has ended well: look-ups may begin.
 
         Raises FormatError where pg_xact is missing altogether.
@@ -133,6 +151,7 @@ class CopiedStatus:
             counts = np.array([len(data) // PAGE_SIZE * XIDS_PER_PAGE for data in xact.values()], np.int64)
             self._first = int(_age(starts, control.next_xid).min())
             self._last = int((_age(starts, control.next_xid) + counts).max())
+            self._window = window
             self._control = control
 
     @property
@@ -152,6 +171,18 @@ class CopiedStatus:
 
         Raises FormatError for one before the first copied page, or in a part that is missing between others.
         """
+        window = self._window
+        if window is None:
+            return self._copied_state(xids)
+        at, told = _find(window.xids, xids)
+        states = np.empty(len(xids), np.uint8)
+        states[told] = window.states[at[told]]
+        copied = self._copied_state(xids[~told])
+        # A subtransaction whose parent's end is not in the window has not ended.
+        states[~told] = np.where(copied == XID_SUB_COMMITTED, np.uint8(XID_IN_PROGRESS), copied)
+        return states
+
+    def _copied_state(self, xids: NDArray[np.uint32]) -> NDArray[np.uint8]:
         control = self._complete_control()
         states = xid_states(self._segments[XACT], xids)
         states = np.where(
@@ -181,9 +212,23 @@ class CopiedStatus:
         Raises FormatError, with the remedies, for one that was not there yet at the checkpoint or that the files
         do not hold.
         """
+        window = self._window
+        if window is None:
+            return self._copied_updaters(multis)
+        at, told = _find(window.multis, multis)
+        updaters = np.empty(len(multis), np.uint32)
+        updaters[told] = window.updaters[at[told]]
+        updaters[~told] = self._copied_updaters(multis[~told])
+        return updaters
+
+    def _copied_updaters(self, multis: NDArray[np.uint32]) -> NDArray[np.uint32]:
         control = self._complete_control()
+        next_multi, next_offset = control.next_multi, control.next_multi_offset
+        if self._window is not None and self._window.first_multi is not None:
+            # The one before it ends where it begins, which its copied page may not say yet.
+            next_multi, next_offset = self._window.first_multi
         asked = multis != 0
-        future = asked & ~precedes(multis, control.next_multi)
+        future = asked & ~precedes(multis, next_multi)
         if np.any(future):
             raise FormatError(
                 f"multixact {multis[future][0]} was made after the backup began and its members are in the WAL only "
@@ -201,8 +246,8 @@ class CopiedStatus:
             self._segments[MULTI_OFFSETS],
             self._segments[MULTI_MEMBERS],
             multis[asked],
-            control.next_multi,
-            control.next_multi_offset,
+            next_multi,
+            next_offset,
         )
         lost = np.flatnonzero(outcome != MULTI_FOUND)
         if len(lost):
@@ -224,6 +269,14 @@ class CopiedStatus:
             if self._file is not None:
                 self._file.close()
                 self._file = None
+
+
+def _find(known: NDArray[np.uint32], asked: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """(where each of ``asked`` is in ``known``, which is ascending; whether it is there at all)."""
+    if not len(known):
+        return np.zeros(len(asked), np.intp), np.zeros(len(asked), np.bool_)
+    at = np.minimum(np.searchsorted(known, asked), len(known) - 1)
+    return at, known[at] == asked
 
 
 def _age(xids: NDArray[np.int64], next_xid: int) -> NDArray[np.int64]:

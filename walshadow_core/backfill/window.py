@@ -1,0 +1,159 @@
+"""The WAL of a window: taken beside the backup, and applied when it is known where the backup ended.
+
+What recovery needs of a backup lies between B_redo and B_end. While the backup runs, nobody knows which of the WAL
+that comes is past B_end: the server writes the stop record when it has sent its last file, while we may still be
+reading what it sent before. So the WAL is kept as it comes, past a budget in an unlinked file, and applied when B_end
+is known.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from walshadow_core.api import BackupStart, Bytes, Lsn, SourceError, WalshadowError, WalStream
+from walshadow_core.pgformat.heap import PAGE_SIZE
+from walshadow_core.redo.window import Redo
+from walshadow_core.stream.reader import WalReader
+from walshadow_core.visibility.spoolfile import ByteSpool, MemoryBudget
+from walshadow_core.visibility.status import WindowStatus
+
+_LOOK_AGAIN_SECONDS: Final = 0.25
+_PATIENCE_SECONDS: Final = 60.0
+"""Without any WAL, once the backup has ended: the server has flushed all of it by then."""
+_PIECE: Final = 1 << 20
+
+
+class Window:
+    """Keeps the WAL of a stream from B_redo on, in a thread of its own; one that fails calls ``failed``."""
+
+    def __init__(
+        self, stream: WalStream, budget: MemoryBudget, folder: Path, failed: Callable[[BaseException], None]
+    ) -> None:
+        self._stream = stream
+        self._failed = failed
+        self._wal = ByteSpool(budget, folder, "the WAL of the backup")
+        self._first: int | None = None
+        self._received = int(stream.start)
+        self._failure: BaseException | None = None
+        self._stopped = False
+        self._change = threading.Condition()
+        self._thread = threading.Thread(target=self._work, name="walshadow-window", daemon=True)
+        self._thread.start()
+
+    @property
+    def size(self) -> int:
+        """Bytes of WAL that were kept."""
+        return self._wal.size
+
+    def begin(self, start: BackupStart) -> None:
+        """The backup has begun: until now, what the stream brought has waited in its queue. Raises SourceError."""
+        if self._stream.system_identifier != start.system_identifier:
+            raise SourceError(
+                f"the WAL is of cluster {self._stream.system_identifier}, the backup of {start.system_identifier}",
+                "have both come from one server",
+            )
+        first = start.b_redo - start.b_redo % PAGE_SIZE
+        if first < self._stream.start:
+            raise SourceError(
+                f"the backup begins at {start.b_redo}, the WAL at {self._stream.start} only", "load again"
+            )
+        with self._change:
+            self._first = first
+            self._change.notify_all()
+
+    def _work(self) -> None:
+        try:
+            with self._change:
+                self._change.wait_for(lambda: self._first is not None or self._stopped)
+            while not self._stopped:
+                piece = self._stream.take(_LOOK_AGAIN_SECONDS)
+                if piece is not None:
+                    self._keep(piece.start, np.frombuffer(piece.data, np.uint8))
+        except BaseException as error:
+            with self._change:
+                self._failure = error
+                self._change.notify_all()
+                stopped = self._stopped
+            if not stopped:
+                self._failed(error)
+
+    def _keep(self, start: int, data: Bytes) -> None:
+        assert self._first is not None
+        end = start + len(data)
+        if end > self._first:
+            self._wal.append(data[max(0, self._first - start) :])
+        with self._change:
+            self._received = end
+            self._change.notify_all()
+        self._stream.confirm(Lsn(end))
+
+    def finish(self, start: BackupStart, b_end: Lsn, redo: Redo) -> None:
+        """Wait for the WAL up to B_end, and apply what begins at B_redo or later and ends at B_end or before. Raises
+        SourceError, FormatError, and what the stream raised."""
+        self._wait_for(b_end)
+        self.stop()
+        assert self._first is not None
+        reader = WalReader(
+            Lsn(self._first), start.server_version // 10000, self._stream.segment_size, start.system_identifier
+        )
+        for at in range(0, self._wal.size, _PIECE):
+            for records in reader.feed(self._piece(at)):
+                redo.apply(records.between(start.b_redo, b_end))
+            if reader.position >= b_end:
+                break
+        if reader.position < b_end:
+            reader.require_no_end()
+            raise SourceError(f"the WAL up to {b_end} has no record after {reader.position}", "load again")
+        self._wal.close()
+
+    def _piece(self, at: int) -> memoryview:
+        data: Bytes = np.empty(min(_PIECE, self._wal.size - at), np.uint8)
+        self._wal.read_into(at, data)
+        return data.data
+
+    def _wait_for(self, b_end: Lsn) -> None:
+        deadline, seen = time.monotonic() + _PATIENCE_SECONDS, -1
+        with self._change:
+            while self._received < b_end:
+                if self._failure is not None:
+                    raise self._failure
+                if self._received != seen:
+                    deadline, seen = time.monotonic() + _PATIENCE_SECONDS, self._received
+                if time.monotonic() > deadline:
+                    raise SourceError(
+                        f"the WAL up to the backup's end at {b_end} does not come: the stream stands at "
+                        f"{Lsn(self._received)}",
+                        "see the source's log, and load again",
+                    )
+                self._change.wait(_LOOK_AGAIN_SECONDS)
+
+    def stop(self) -> None:
+        """Take no more. May be called more than once."""
+        with self._change:
+            self._stopped = True
+            self._change.notify_all()
+        self._thread.join()
+
+    def close(self) -> None:
+        """Stop, and free what was kept. May be called more than once."""
+        self.stop()
+        self._wal.close()
+
+
+def window_status(redo: Redo) -> WindowStatus:
+    """How the transactions of a window that was applied ended."""
+    xids, states = redo.transactions()
+    multis, updaters = redo.multixacts()
+    return WindowStatus(xids, states, multis, updaters, redo.first_multi)
+
+
+def open_failed(error: WalshadowError) -> SourceError:
+    """The WAL can't be streamed: there is a way without."""
+    remedy = f"{error.remedy}, or load with --no-wal" if error.remedy else "load with --no-wal"
+    return SourceError(f"{error.message} (beside the backup, a load streams the WAL, to be exact)", remedy)
