@@ -437,6 +437,11 @@ class WalStream(Protocol):
         ...
 
     @property
+    def opened_at(self) -> Lsn:
+        """How far the server's WAL had come when the stream was opened."""
+        ...
+
+    @property
     def segment_size(self) -> int: ...
 
     @property

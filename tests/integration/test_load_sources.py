@@ -60,11 +60,21 @@ def test_a_standby_is_a_source(
     assert_equal(walshadow, server, "postgres", clickhouse, "t")
 
 
-def test_a_standby_that_has_not_written_out_what_it_replayed_is_not_exact(
+def test_what_a_standby_has_replayed_and_not_written_out_comes_from_the_wal(
     standby: tuple[PostgresServer, PostgresServer], clickhouse: EmbeddedClickHouse, walshadow: Run
 ) -> None:
     """Its backup begins at its last restartpoint, and the pages are in its memory: the rows are not in the copy."""
     done = load(walshadow, standby[1], "postgres", clickhouse, "--table", "t")
+    assert done.code == 0, done.err
+    assert done.json["exact"] is True
+    assert_equal(walshadow, standby[1], "postgres", clickhouse, "t")
+
+
+def test_without_the_wal_a_standby_that_has_not_written_out_what_it_replayed_is_not_exact(
+    standby: tuple[PostgresServer, PostgresServer], clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    """The rows are not in the copy."""
+    done = load(walshadow, standby[1], "postgres", clickhouse, "--table", "t", "--no-wal")
     assert done.code == 0, done.err
     [table] = done.json["tables"]
     assert table["exact"] is False

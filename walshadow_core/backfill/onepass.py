@@ -87,6 +87,7 @@ class Pass:
         self._stores: dict[Part, ToastStore] = {}
         self._again: dict[int, RelationDescriptor] = {}
         self._window: Window | None = None
+        self._moment: Lsn | None = None
         self._settled = False
         self._streamed = source if options.window and isinstance(source, WalStreamSource) else None
         small = sum(r.size_bytes for r in self._relations) <= options.spool_below
@@ -292,7 +293,7 @@ class Pass:
         places = {locator: index for index, locator in enumerate(self._filter_set())}
         redo = Redo(start.server_version // 10000, places, store)
         self._stats.wal_bytes += self._window.size
-        self._window.finish(start, self._stats.end.b_end, redo)
+        self._moment = self._window.finish(start, self._stats.end.b_end, redo)
         self.seconds["redo"] += time.perf_counter() - clock
         return redo
 
@@ -472,8 +473,8 @@ class Pass:
         self._stats.phase = "done"
 
     def _note_exactness(self, table: TableStats, start: BackupStart) -> None:
-        if self._window is not None and self._stats.end is not None:
-            table.exact_at = self._stats.end.b_end
+        if self._moment is not None:
+            table.exact_at = self._moment
             return
         warning = doubt(table, start.b_redo, self._cluster) or self._recheck.doubt(table)
         if warning is not None:

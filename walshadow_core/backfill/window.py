@@ -4,6 +4,9 @@ What recovery needs of a backup lies between B_redo and B_end. While the backup 
 that comes is past B_end: the server writes the stop record when it has sent its last file, while we may still be
 reading what it sent before. So the WAL is kept as it comes, past a budget in an unlinked file, and applied when B_end
 is known.
+
+A standby's B_end is where its files are consistent, which may be behind what it has replayed, and its catalog shows:
+there the window goes on to what had been replayed when the stream was opened, after the catalog was read.
 """
 
 from __future__ import annotations
@@ -93,10 +96,12 @@ class Window:
             self._change.notify_all()
         self._stream.confirm(Lsn(end))
 
-    def finish(self, start: BackupStart, b_end: Lsn, redo: Redo) -> None:
-        """Wait for the WAL up to B_end, and apply what begins at B_redo or later and ends at B_end or before. Raises
-        SourceError, FormatError, and what the stream raised."""
-        self._wait_for(b_end)
+    def finish(self, start: BackupStart, b_end: Lsn, redo: Redo) -> Lsn:
+        """Wait for the WAL up to B_end, and apply what begins at B_redo or later and ends at B_end or before. Gives the
+        moment that the pages are of: B_end, or later at a standby. Raises SourceError, FormatError, and what the stream
+        raised."""
+        moment = max(b_end, self._stream.opened_at)
+        self._wait_for(moment)
         self.stop()
         assert self._first is not None
         reader = WalReader(
@@ -104,30 +109,30 @@ class Window:
         )
         for at in range(0, self._wal.size, _PIECE):
             for records in reader.feed(self._piece(at)):
-                redo.apply(records.between(start.b_redo, b_end))
-            if reader.position >= b_end:
+                redo.apply(records.between(start.b_redo, moment))
+            if reader.position >= moment:
                 break
-        if reader.position < b_end:
+        if reader.end is not None and reader.end.lsn < moment:
             reader.require_no_end()
-            raise SourceError(f"the WAL up to {b_end} has no record after {reader.position}", "load again")
         self._wal.close()
+        return moment
 
     def _piece(self, at: int) -> memoryview:
         data: Bytes = np.empty(min(_PIECE, self._wal.size - at), np.uint8)
         self._wal.read_into(at, data)
         return data.data
 
-    def _wait_for(self, b_end: Lsn) -> None:
+    def _wait_for(self, position: Lsn) -> None:
         deadline, seen = time.monotonic() + _PATIENCE_SECONDS, -1
         with self._change:
-            while self._received < b_end:
+            while self._received < position:
                 if self._failure is not None:
                     raise self._failure
                 if self._received != seen:
                     deadline, seen = time.monotonic() + _PATIENCE_SECONDS, self._received
                 if time.monotonic() > deadline:
                     raise SourceError(
-                        f"the WAL up to the backup's end at {b_end} does not come: the stream stands at "
+                        f"the WAL up to {position}, where the backup ended, does not come: the stream stands at "
                         f"{Lsn(self._received)}",
                         "see the source's log, and load again",
                     )

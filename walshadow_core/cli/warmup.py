@@ -74,10 +74,12 @@ def _steps(plugins: Plugins) -> list[tuple[str, Callable[[], object]]]:
 
 def _warm_core() -> None:
     from walshadow_core.decode.warmup import warmup as warm_decoder
+    from walshadow_core.redo.warmup import warmup as warm_redo
     from walshadow_core.toast.warmup import warmup as warm_toast
 
     warm_decoder()
     warm_toast()
+    warm_redo()
 
 
 def warm_up_if_cold(console: Console, plugins: Plugins) -> None:

@@ -13,7 +13,9 @@ _REMEDIES = {
     "0A000": "is it a Postgres of version 15 or later, and not a proxy before it?",
     "42601": "is it a Postgres of version 15 or later, and not a proxy before it?",
     "53100": "the server's disk is full: make room there",
-    "53300": "raise max_wal_senders at the source and restart it, or end a replication connection",
+    "53300": "raise max_wal_senders at the source and restart it, or end a replication connection; a load takes two of "
+    "them, with --no-wal one",
+    "53400": "raise max_replication_slots at the source and restart it, or drop a slot that nobody uses",
     "55000": AGAIN,
     "57014": "someone cancelled it at the source: " + AGAIN,
     "57P01": "someone ended the connection, or the source is stopping: " + AGAIN,

@@ -61,6 +61,7 @@ class LiveWal:
         self._thread = threading.Thread(target=self._work, name="walshadow-wal", daemon=True)
         system = walprotocol.parse_system(self._row(protocol.IDENTIFY_SYSTEM))
         self.system_identifier = system.identifier
+        self.opened_at = system.position
         self.segment_size = walprotocol.parse_size(self._row(walprotocol.SHOW_SEGMENT_SIZE))
         self.timeline = self._read_timeline = system.timeline
         self._slot = slot or f"walshadow_{uuid.uuid4().hex}"

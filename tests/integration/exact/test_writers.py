@@ -31,6 +31,8 @@ def load_while_written(
         assert done.json["exact"] is True
         assert writers.done > 50
         assert {t["passes"] for t in done.json["tables"]} <= passes, done.json
+        begun, ended = (writers.expected(Lsn.parse(done.json[moment])) for moment in ("b_redo", "b_end"))
+        assert begun != ended, "nobody wrote while the backup ran"
         for table in done.json["tables"]:
             assert table["warnings"] == [] or "key" in str(table["warnings"])
             name = table["table"].removeprefix("public.")

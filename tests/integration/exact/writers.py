@@ -112,8 +112,12 @@ class Writers:
         fresh = iter(range(1_000_000 * (number + 1), 1_000_000 * (number + 2)))
         prepared: list[str] = []
         with self.server.connect(self.database) as connection:
+            # Another's prepared transaction, or one's own, may have the row.
+            connection.execute("set lock_timeout = '100ms'")
             while not self._stop.is_set():
-                with suppress(psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation):
+                with suppress(
+                    psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation, psycopg.errors.LockNotAvailable
+                ):
                     _Transaction(self, connection, rng, fresh, number).run(prepared)
                     self.done += 1
                 if connection.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
