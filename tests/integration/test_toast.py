@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
 
 import pytest
 
 from tests.conftest import EmbeddedClickHouse, Ran
 from tests.integration.support import assert_equal, database, load
+from walshadow_core.plugins import Plugins
 from walshadow_core.testing.postgres import PostgresServer
 
 Run = Callable[..., Ran]
@@ -55,7 +59,10 @@ def assert_same(pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str,
         "select attname, format_type(atttypid, -1) from pg_attribute where attrelid = %s::regclass and attnum > 0 "
         "and not attisdropped", (table,), database=db,
     )  # fmt: skip
-    values = {name: name if kind == "bytea" else f"convert_to({name}::text, 'UTF8')" for name, kind in types}
+    values = {
+        name: name if kind == "bytea" else f"convert_to(case when {name} is not null then concat({name}) end, 'UTF8')"
+        for name, kind in types
+    }
     ours = ", ".join(f"md5({v}), length({v})" for v in values.values())
     theirs = ", ".join(f"lower(hex(MD5(toString({name})))), length(toString({name}))" for name in values)
     here = pg.execute(f"select {key}, {ours} from {table} order by {key}", database=db)
@@ -66,32 +73,202 @@ def assert_same(pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str,
     return len(here)
 
 
-@pytest.mark.parametrize("method", ["pglz", "lz4"])
-def test_values_of_every_size_and_storage(
-    pg: PostgresServer, db: str, clickhouse: EmbeddedClickHouse, walshadow: Run, method: str
+def test_values_of_every_size_storage_and_method(
+    pg: PostgresServer, db: str, clickhouse: EmbeddedClickHouse, walshadow: Run
 ) -> None:
-    if method not in METHODS[pg.major]:
-        pytest.skip("the server was built without it")
-    columns = ", ".join(f"{s} text, {s}_b bytea" for s in STORAGES)
-    pg.execute(f"set default_toast_compression = {method}; create table t (id int primary key, {columns})", database=db)
-    for s in STORAGES:
-        pg.execute(f"alter table t alter {s} set storage {s}, alter {s}_b set storage {s}", database=db)
-        pg.execute(
-            f"alter table t alter {s} set compression {method}, alter {s}_b set compression {method}", database=db
-        )
-    sizes = [0, 1, 31, 100, 126, 127, 1500, 1990, CHUNK - 5, CHUNK, CHUNK + 1, 2000, 2032, 2033, 2500]
-    more = [n * CHUNK + d for n in (2, 3, 4, 5, 8) for d in (-1, 0, 1)] + [8000, 8192, 20000, 1 << 20]
-    row = 0
-    for size in sizes + more:
-        for s in STORAGES:
-            if s == "plain" and size > 3000:
-                continue
-            text, data = words(size, size), noise(size, size) if size % 2 else words(size, size + 1).encode()[:size]
-            pg.execute(f"insert into t (id, {s}, {s}_b) values (%s, %s, %s)", (row, text, None), database=db)
-            pg.execute(f"insert into t (id, {s}, {s}_b) values (%s, %s, %s)", (row + 1, None, data), database=db)
-            row += 2
-    pg.execute("insert into t (id) values (-1)", database=db)
+    columns = [f"{storage}_{method}" for storage in STORAGES for method in METHODS[pg.major]]
+    pg.execute(
+        f"create table t (id int primary key, {', '.join(f'{c} text, {c}_b bytea' for c in columns)})", database=db
+    )
+    for c in columns:
+        storage, method = c.split("_")
+        for name in (c, f"{c}_b"):
+            change = f"alter {name} set storage {storage}, alter {name} set compression {method}"
+            pg.execute(f"alter table t {change}", database=db)
+    sizes = [0, 1, 31, 126, 127, 1500, CHUNK - 5, CHUNK, CHUNK + 1, 2000, 2032, 2033, 2500]
+    sizes += [n * CHUNK + d for n in (2, 3, 4, 5, 8) for d in (-1, 0, 1)] + [8000, 8192, 20000, 1 << 20]
+    with pg.connect(db) as connection:
+        row = 0
+        for size in sizes:
+            text = words(size, size)
+            data = noise(size, size) if size % 2 else text.encode()[:size]
+            for c in columns:
+                if not (c.startswith("plain") and size > 3000):
+                    connection.execute(f"insert into t (id, {c}) values (%s, %s)", (row, text))
+                    connection.execute(f"insert into t (id, {c}_b) values (%s, %s)", (row + 1, data))
+                    row += 2
+        connection.execute("insert into t (id) values (-1)")
     ran = loaded(walshadow, pg, db, clickhouse, "t")
     assert ran.json["tables"][0]["toast_bytes"] > 1 << 20
     assert assert_same(pg, db, clickhouse, "t") > 100
     assert_equal(walshadow, pg, db, clickhouse, "t")
+
+
+TEXT = "(select string_agg(md5((g * {n} + k)::text), '') from generate_series(1, {n}) k)"
+"""Text of 32 * n characters that compresses badly."""
+ZIPS = "repeat(md5((g + {n})::text), {n})"
+"""Text of 32 * n characters that compresses well."""
+
+
+def test_what_transactions_did(pg: PostgresServer, db: str, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    """Several toasted columns, NULLs between them; rows updated with and without their pointers, deleted, aborted, and
+    chunks whose deleter has not ended."""
+    run = partial(pg.execute, database=db)
+    run("create table t (id int primary key, v int, a text, b text, c bytea, d text)")
+    run("alter table t alter b set storage external")
+    run(
+        f"""insert into t select g, 0, case when g % 3 > 0 then {TEXT.format(n=150)} end, {ZIPS.format(n=200)},
+        case when g % 4 > 0 then convert_to({TEXT.format(n=70)}, 'UTF8') end, {ZIPS.format(n=3000)}
+        from generate_series(1, 120) g"""
+    )
+    run("update t set v = 1 where id % 2 = 0")
+    run("update t set v = 2, b = b || 'changed' where id % 5 = 0")
+    run("delete from t where id % 7 = 0")
+    run(
+        f"""begin; insert into t select 1000 + g, 9, {TEXT.format(n=150)}, {TEXT.format(n=90)} from generate_series(1, 20) g;
+        update t set a = {TEXT.format(n=160).replace("g *", "id *")}; delete from t where id < 50; rollback"""
+    )
+    run(
+        f"""begin; insert into t select 2000 + g, 9, {TEXT.format(n=150)} from generate_series(1, 5) g; savepoint s;
+        insert into t select 3000 + g, 9, {TEXT.format(n=150)} from generate_series(1, 5) g; rollback to s;
+        insert into t select 4000 + g, 9, {TEXT.format(n=150)} from generate_series(1, 5) g; commit"""
+    )
+    with pg.connect(db) as open_:
+        open_.execute("begin")
+        open_.execute("delete from t where id between 60 and 80")
+        open_.execute("update t set a = repeat(a, 2), b = 'short' where id between 90 and 110")
+        ran = loaded(walshadow, pg, db, clickhouse, "t", "--jobs", "2", "--memory", "32")
+        assert ran.json["tables"][0]["rows_gated"] > 50
+        assert assert_same(pg, db, clickhouse, "t") > 100
+        open_.execute("rollback")
+
+
+REWRITES = {
+    "full": "vacuum full t_full",
+    "sorted": "cluster t_sorted using t_sorted_pkey",
+    "altered": "alter table t_altered alter v type bigint",
+}
+
+
+def test_tables_that_were_rewritten(
+    pg: PostgresServer, db: str, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    """VACUUM FULL and CLUSTER keep value ids, and copy rows that others may still see; an ALTER TABLE makes new ones."""
+    run = partial(pg.execute, database=db)
+    for name, rewrite in REWRITES.items():
+        t = f"t_{name}"
+        run(f"create table {t} (id int primary key, v int, a text, b text)")
+        run(f"insert into {t} select g, 0, {TEXT.format(n=150)}, {ZIPS.format(n=3000)} from generate_series(1, 60) g")
+        with pg.connect(db) as old:
+            old.execute("begin isolation level repeatable read")
+            old.execute("select count(*) from pg_class")
+            run(f"update {t} set v = id where id % 2 = 0")
+            run(f"delete from {t} where id % 3 = 0")
+            run(rewrite)
+        run(f"update {t} set v = -1, a = a || 'x' where id % 10 = 1")
+    loaded(walshadow, pg, db, clickhouse, "t_full", "--table", "t_sorted", "--table", "t_altered")
+    for name in REWRITES:
+        assert assert_same(pg, db, clickhouse, f"t_{name}") == 40
+
+
+def test_types_and_another_encoding(pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    """Toasted values of other types; text in LATIN1 comes out as UTF-8."""
+    with database(pg, "encoding 'LATIN1' locale 'C' template template0") as db:
+        run = partial(pg.execute, database=db)
+        run("create table t (id int primary key, t text, v varchar(20000), c char(9000), n numeric, j json, b bytea)")
+        run(
+            """insert into t select g, repeat('größe' || g, g * 300), repeat('ÄÖÜ' || g, 2000), 'é' || g,
+            (repeat(g::text, 4000) || '.' || repeat('7', g * 100))::numeric,
+            ('{"a": "' || repeat('ß' || g, 4000) || '"}')::json, convert_to(repeat('xyz' || g, g * 999), 'UTF8')
+            from generate_series(1, 30) g"""
+        )
+        run("alter table t alter t set storage external, alter n set storage external, alter j set storage external")
+        run("insert into t select id + 100, t || 'x', v, c, n + 1, j, b || '\\x00' from t")
+        loaded(walshadow, pg, db, clickhouse, "t")
+        assert assert_same(pg, db, clickhouse, "t") == 60
+
+
+def test_large_values(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    """50 MB each, in one chunk after the other, with a small budget."""
+    with database(pg_newest) as db:
+        run = partial(pg_newest.execute, database=db)
+        run("create table t (id int primary key, a text, b bytea)")
+        run(
+            "insert into t values (1, %s, null), (2, 'small', %s), (3, %s, '')",
+            (words(50_000_000, 1), noise(50_000_000, 2), "x" * 50_000_000),
+        )
+        loaded(walshadow, pg_newest, db, clickhouse, "t", "--memory", "32")
+        assert assert_same(pg_newest, db, clickhouse, "t") == 3
+
+
+class Cut:
+    """A backup source whose backup lacks one page of one file: it is all zeros there."""
+
+    def __init__(self, source: Any, path: str, page: int) -> None:
+        self._source, self._path, self._page = source, path, page
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    @contextmanager
+    def open(self, request: Any) -> Iterator[Any]:
+        with self._source.open(request) as backup:
+            cut = self
+
+            class Backup:
+                start = backup.start
+
+                def end(self) -> Any:
+                    return backup.end()
+
+                def parts(self) -> list[Any]:
+                    return [Part(part) for part in backup.parts()]
+
+            class Part:
+                def __init__(self, part: Any) -> None:
+                    self._part = part
+
+                def __getattr__(self, name: str) -> Any:
+                    return getattr(self._part, name)
+
+                def files(self) -> Iterator[Any]:
+                    return (File(f) if f.path == cut._path else f for f in self._part.files())
+
+            class File:
+                def __init__(self, file: Any) -> None:
+                    self.path, self.size, self._file = file.path, file.size, file
+
+                def chunks(self) -> Iterator[memoryview]:
+                    content = bytearray(b"".join(self._file.chunks()))
+                    content[cut._page * 8192 : (cut._page + 1) * 8192] = bytes(8192)
+                    yield memoryview(content)
+
+            yield Backup()
+
+
+def test_a_value_that_is_not_whole_fails_by_name(
+    pg: PostgresServer, db: str, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = partial(pg.execute, database=db)
+    run(
+        "create table t (id int primary key, small text, body text); create table other (id int primary key, body text)"
+    )
+    run("alter table t alter body set storage external; alter table other alter body set storage external")
+    run("insert into t select g, 'row', repeat(chr(64 + g), 9000) from generate_series(1, 9) g")
+    run("insert into other select * from (select id, body from t) s")
+    path, toast = run(
+        "select pg_relation_filepath(reltoastrelid), reltoastrelid::regclass::text from pg_class where relname = 't'"
+    )[0]
+    value, seq = run(f"select chunk_id, chunk_seq from {toast} where ctid::text like '(2,%' order by 1, 2 limit 1")[0]
+    source = Plugins.source
+    monkeypatch.setattr(Plugins, "source", lambda *words: Cut(source(*words), path, 2))
+    ran = load(walshadow, pg, db, clickhouse, "--table", "t", "--table", "other")
+    assert ran.code == 3
+    states = {t["table"]: t for t in ran.json["tables"]}
+    assert states["public.other"]["status"] == "done"
+    error = states["public.t"]["error"]
+    assert states["public.t"]["status"] == "failed"
+    assert f'column "body": TOAST value {value} lacks chunk {seq} of 5' in error
+    assert "public.t" in error and "block 0, line pointer" in error
+    assert clickhouse.tables() == {"other"}
+    assert_same(pg, db, clickhouse, "other")
