@@ -46,12 +46,15 @@ def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tm
             '2024-01-01', '12:00', '12:00+01', '2024-01-01', '2024-01-01', '1 day', gen_random_uuid(), '{}'
             from generate_series(1, 2000) i;
         create extension if not exists ltree; create extension if not exists cube; create extension if not exists vector;
+        create extension if not exists hstore;
         alter table every_kind add aa inet default '::1', add ab cidr, add ac macaddr, add ad varbit, add ae money,
             add af point, add ag path, add ah pg_lsn, add ai tid, add aj xid8, add ak regclass, add al ltree,
-            add am cube, add an vector, add ao halfvec, add ap jsonb, add aq int[], add ar float8[], add at inet[];
-        insert into every_kind (id, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am, an, ao, ap, aq, ar, at) values
+            add am cube, add an vector, add ao halfvec, add ap jsonb, add aq int[], add ar float8[], add at inet[],
+            add au jsonpath, add av tsvector, add aw tsquery, add ax pg_snapshot, add ay hstore;
+        insert into every_kind (id, ab, ac, ad, ae, af, ag, ah, ai, aj, ak, al, am, an, ao, ap, aq, ar, at, au, av, aw, ax, ay) values
             (2001, '10/8', '08002b010203', '101', '1', '(1,2)', '[(1,2)]', '1/2', '(1,2)', '3', 'pg_class', 'a.b', '(1,2)',
-            '[1,2]', '[1,2]', '[{"a": 1}]', '{1,null}', '{1.5}', '{1.2.3.4}');
+            '[1,2]', '[1,2]', '[{"a": 1}]', '{1,null}', '{1.5}', '{1.2.3.4}', '$.a', 'a:1', 'a & b',
+            '1:2:', 'a=>1');
         insert into every_kind (id) select i from generate_series(3001, 3100) i;
         insert into every_kind (id, r, u, v, h) values (4000, 'infinity', '-infinity', 'infinity', 'NaN')"""
     )
@@ -63,5 +66,5 @@ def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tm
             check=False,
         )
     finally:
-        pg_newest.execute("drop table every_kind; drop extension ltree, cube, vector")
+        pg_newest.execute("drop table every_kind; drop extension ltree, cube, vector, hstore")
     assert ran.returncode == 0, ran.stdout + ran.stderr
