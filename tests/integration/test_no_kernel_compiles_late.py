@@ -55,6 +55,11 @@ def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tm
             (2001, '10/8', '08002b010203', '101', '1', '(1,2)', '[(1,2)]', '1/2', '(1,2)', '3', 'pg_class', 'a.b', '(1,2)',
             '[1,2]', '[1,2]', '[{"a": 1}]', '{1,null}', '{1.5}', '{1.2.3.4}', '$.a', 'a:1', 'a & b',
             '1:2:', 'a=>1');
+        create type mood as enum ('sad'); create type pair as (x int, y text);
+        alter table every_kind add ba mood, add bb pair not null default (1, 'a'), add bc pair, add bd int4range,
+            add be nummultirange, add bf text[][], add bg mood[], add bh pair[], add bi int2vector, add bj bool[];
+        insert into every_kind (id, ba, bc, bd, be, bf, bg, bh, bi, bj) values (2002, 'sad', (2, 'b'), '[1,2)', '{[1,2)}',
+            '{{a,b},{c,NULL}}', '{sad}', '{"(1,a)"}', '1 2', '{t,NULL}');
         insert into every_kind (id) select i from generate_series(3001, 3100) i;
         insert into every_kind (id, r, u, v, h) values (4000, 'infinity', '-infinity', 'infinity', 'NaN')"""
     )
@@ -66,5 +71,5 @@ def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tm
             check=False,
         )
     finally:
-        pg_newest.execute("drop table every_kind; drop extension ltree, cube, vector, hstore")
+        pg_newest.execute("drop table every_kind; drop type mood, pair; drop extension ltree, cube, vector, hstore")
     assert ran.returncode == 0, ran.stdout + ran.stderr
