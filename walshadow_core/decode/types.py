@@ -192,8 +192,5 @@ def codec_for(attribute: Attribute, encoding: str, options: DecodeOptions, form:
         return text_fixed.hex_codec(use)
     while use.type.kind == "d":
         use = type_domain.base_use(use)
-    plain = use
-    while plain.type.kind == "d":
-        plain = type_domain.base_of(plain)
-    cast = CAST_TEXTS.get(plain.type.oid)
-    return cast(plain) if cast is not None else text_codec(use)
+    cast = CAST_TEXTS.get(use.type.oid)
+    return cast(use) if cast is not None else text_codec(use)
