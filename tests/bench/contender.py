@@ -49,6 +49,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
     """``walshadow load --from base_backup``."""
     from walshadow_core.api import UsageError
     from walshadow_core.backfill.load import LoadOptions, load, plan_tables
+    from walshadow_core.backfill.recheck import SqlRecheck
     from walshadow_core.backfill.stats import LoadStats, TableStats
     from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.plugins import Plugins
@@ -72,7 +73,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": "gate"}),
-            lambda: read_catalog(dsn, ["bench"]).relations,
+            SqlRecheck(lambda: read_catalog(dsn, ["bench"]).relations),
             LoadOptions(),
         )
         if stats.exit_code():
@@ -197,11 +198,14 @@ def _import_all(name: str) -> None:
     elif name == "connectorx":
         import connectorx  # noqa: F401
     elif name in ("walshadow", "decode alone"):
-        import walshadow_core.backfill.load  # noqa: F401
+        import importlib
+
         from walshadow_core.cli.warmup import load_kernels
         from walshadow_core.plugins import Plugins
 
         load_kernels(Plugins.load())
+        for module in ("walshadow_core.backfill.load", "walshadow_source_basebackup.source"):
+            importlib.import_module(module)
 
 
 def _load(name: str, dsn: str, key: str, to: str | None) -> dict[str, Any]:
