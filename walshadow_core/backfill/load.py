@@ -223,6 +223,8 @@ class _Pass:
                 self.seconds["read: wait for a free buffer"] += reader.seconds_waiting
             self._chunks.close()
             self._join(decoders)
+            # Nobody reads pages any more: their memory is for rows that waited.
+            self._pool.break_off()
             if self._stats.end is None:
                 self._batches.close()
                 self._join(writer)

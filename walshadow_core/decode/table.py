@@ -115,7 +115,8 @@ class TableDecoder:
         self._layouts = [self._layout(relation, leaf) for leaf in relation.stored]
         plans = [layout.plan for layout in self._layouts] or [TuplePlan.of_attributes((), (), "")]
         self._scratch = DeformScratch(max(plans, key=lambda plan: plan.attlen.size), self._stretch())
-        self._plain_bytes = min(PLAIN_BYTES, block_bytes // 4)
+        self._full_bytes = block_bytes
+        self._plain_bytes = min(PLAIN_BYTES, block_bytes // 8)
         self._plain_scratch: PlainScratch | None = None
         self._rows = 0
 
@@ -182,7 +183,7 @@ class TableDecoder:
                 self._add_system(layout, last - first)
                 self._note_texts(layout, data.natts[done + first : done + last])
                 self._rows += last - first
-                if self._rows >= self._block_rows or self._nbytes() >= self._block_bytes:
+                if self._rows >= self._block_rows or self._nbytes() >= self._full_bytes:
                     yield self._take()
             done += count
 
@@ -202,8 +203,11 @@ class TableDecoder:
         buf, offset, length, kind = deformed.buf, deformed.offset, deformed.length, deformed.kind
         count = kind.shape[1]
         if not self._own or kind.max() <= KIND_VALUE:
+            self._full_bytes = self._block_bytes
             yield 0, count, ((c, (buf, offset[c], length[c], kind[c])) for c in range(self._own))
             return
+        # A few large rows make a good block too, and memory is needed for where they come from.
+        self._full_bytes = self._block_bytes // 4
         self._plain_scratch = self._plain_scratch or PlainScratch(self._plain_bytes, self._scratch.rows)
         plain = PlainColumns(deformed, layout.toast_oid, outside, self._plain_scratch)
         for first, last in plain.parts(self._plain_bytes):
