@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from walshadow_sink_clickhouse.engine import EngineProcess
 
 from tests.conftest import EmbeddedClickHouse, Ran
 from tests.integration.support import assert_equal, database, load
@@ -272,3 +276,35 @@ def test_a_value_that_is_not_whole_fails_by_name(
     assert "public.t" in error and "block 0, line pointer" in error
     assert clickhouse.tables() == {"other"}
     assert_same(pg, db, clickhouse, "other")
+
+
+_PEAK = """
+import resource, sys
+from walshadow_core.cli.main import main
+code = main(sys.argv[1:])
+print(code, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10, file=sys.stderr)
+"""
+BUDGET = 192
+"""MiB: the default of --memory."""
+
+
+@pytest.mark.parametrize("mib", [200, pytest.param(2048, marks=pytest.mark.slow)])
+def test_memory_does_not_grow_with_toast(pg_newest: PostgresServer, tmp_path: Path, mib: int) -> None:
+    """The whole process, its libraries and kernels included, stays under the budget and 200 MiB."""
+
+    def peak(db: str, url: str, table: str) -> int:
+        words = ("load", "--source", pg_newest.dsn(db), "--to", url, "--table", table, "--json", "--no-progress")
+        done = subprocess.run([sys.executable, "-c", _PEAK, *words], capture_output=True, text=True, check=True)
+        code, mib = done.stderr.splitlines()[-1].split()
+        assert code == "0", done.stderr
+        return int(mib)
+
+    with database(pg_newest) as db, EngineProcess(tmp_path / "engine") as engine:
+        for table, rows in (("few", 10), ("many", (mib << 20) // 8000)):
+            pg_newest.execute(f"create table {table} (id int primary key, v text)", database=db)
+            pg_newest.execute(f"alter table {table} alter v set storage external", database=db)
+            insert = f"insert into {table} select g, repeat(md5(g::text), 250) from generate_series(1, {rows}) g"
+            pg_newest.execute(insert, database=db)
+        few, many = (peak(db, engine.url("big"), table) for table in ("few", "many"))
+        print(f"peak: {few} MiB for 10 rows, {many} MiB for {mib} MiB of TOAST")
+        assert many < BUDGET + 200
