@@ -55,11 +55,11 @@ def loaded(run: Run, pg: PostgresServer, db: str, to: EmbeddedClickHouse, table:
     return ran
 
 
-def assert_same(pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str, key: str = "id") -> int:
+def assert_same(pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str, without: str = "") -> int:
     """Digest and length of every value are the same; gives the count of rows."""
     types = pg.execute(
         "select attname, format_type(atttypid, -1) from pg_attribute where attrelid = %s::regclass and attnum > 0 "
-        "and not attisdropped", (table,), database=db,
+        "and not attisdropped and attname <> %s", (table, without), database=db,
     )  # fmt: skip
     values = {
         name: name if kind == "bytea" else f"convert_to(case when {name} is not null then concat({name}) end, 'UTF8')"
@@ -67,8 +67,8 @@ def assert_same(pg: PostgresServer, db: str, to: EmbeddedClickHouse, table: str,
     }
     ours = ", ".join(f"md5({v}), length({v})" for v in values.values())
     theirs = ", ".join(f"lower(hex(MD5(toString({name})))), length(toString({name}))" for name in values)
-    here = pg.execute(f"select {key}, {ours} from {table} order by {key}", database=db)
-    there = to.rows(f"SELECT {key}, {theirs} FROM {to.database}.{table} ORDER BY {key}")
+    here = pg.execute(f"select {ours} from {table} order by id", database=db)
+    there = to.rows(f"SELECT {theirs} FROM {to.database}.{table} ORDER BY id")
     assert len(here) == len(there)
     for a, b in zip(here, there, strict=True):
         assert a == tuple(v.decode() if isinstance(v, bytes) else v for v in b)
@@ -205,6 +205,48 @@ def test_large_values(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse,
         assert run("select count(*) from t where length(a) >= 50000000 or length(b) >= 49000000") == [(3,)]
         loaded(walshadow, pg_newest, db, clickhouse, "t", "--memory", "32")
         assert assert_same(pg_newest, db, clickhouse, "t") == 3
+
+
+def test_ids_are_not_given_again(clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    """Though the oid counter came around: as long as chunks of a transaction that failed are in the pages, their ids
+    are taken, even after their inserter is known to have aborted. So one id has one value."""
+    with PostgresServer(15, settings={"autovacuum": "off"}) as pg:
+        pg.execute("create table t (id int primary key, a text); alter table t alter a set storage external")
+        toast = pg.execute("select reltoastrelid::regclass::text from pg_class where relname = 't'")[0][0]
+        with pg.connect() as connection:
+            connection.execute("begin; insert into t select g, repeat('old', 3000) from generate_series(1, 9) g")
+            ids = [row[0] for row in connection.execute(f"select distinct chunk_id from {toast}").fetchall()]
+            connection.rollback()
+        # Whoever reads the chunks leaves the hint that their inserter has aborted.
+        assert pg.execute(f"select count(*) from {toast}") == [(0,)]
+        pg.stop()
+        pg.run("pg_resetwal", "-o", str(min(ids)), str(pg.data))
+        pg.start()
+        pg.execute("insert into t select g, repeat('new' || g, 3000) from generate_series(1, 9) g")
+        again = {row[0] for row in pg.execute(f"select distinct chunk_id from {toast}")}
+        assert len(again) == 9 and not again & set(ids) and min(again) < max(ids) + 100
+        loaded(walshadow, pg, "postgres", clickhouse, "t")
+        assert assert_same(pg, "postgres", clickhouse, "t") == 9
+
+
+def test_partitions_have_toast_of_their_own(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
+) -> None:
+    """Leaves with columns in another order; one column of the root is left out, and its values are not looked up."""
+    with database(pg_newest) as db:
+        run = partial(pg_newest.execute, database=db)
+        run("create table t (id int primary key, a text, b bytea, c text) partition by range (id)")
+        run("create table t1 partition of t for values from (1) to (100)")
+        run("create table t2 (c text, gone int, b bytea, id int not null, a text)")
+        run("alter table t2 drop column gone")
+        run("alter table t attach partition t2 for values from (100) to (200)")
+        run("alter table t1 alter a set storage external; alter table t2 alter c set storage external")
+        run(
+            f"""insert into t select g, {TEXT.format(n=100)}, convert_to({TEXT.format(n=80)}, 'UTF8'), {TEXT.format(n=90)}
+            from generate_series(1, 199) g where g % 3 > 0"""
+        )
+        loaded(walshadow, pg_newest, db, clickhouse, "t", "--exclude", "t.c")
+        assert assert_same(pg_newest, db, clickhouse, "t", without="c") == 133
 
 
 class Cut:
