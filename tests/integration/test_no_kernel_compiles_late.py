@@ -61,6 +61,8 @@ def test_a_load_after_the_warm_up_compiles_nothing(pg_newest: PostgresServer, tm
         insert into every_kind (id, ba, bc, bd, be, bf, bg, bh, bi, bj) values (2002, 'sad', (2, 'b'), '[1,2)', '{[1,2)}',
             '{{a,b},{c,NULL}}', '{sad}', '{"(1,a)"}', '1 2', '{t,NULL}');
         insert into every_kind (id) select i from generate_series(3001, 3100) i;
+        alter table every_kind alter q set storage external;
+        insert into every_kind (id, m, q) values (5000, repeat('compressed', 9000), convert_to(repeat('outside', 9000), 'UTF8'));
         insert into every_kind (id, r, u, v, h) values (4000, 'infinity', '-infinity', 'infinity', 'NaN')"""
     )
     try:
