@@ -48,6 +48,7 @@ from walshadow_core.visibility.spoolfile import MemoryBudget
 from walshadow_core.visibility.status import CopiedStatus
 
 _MIB = 1 << 20
+_MAX_BATCH = 8 * _MIB
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ class _Pass:
     # -- the pass
 
     def go(self) -> LoadResult:
-        buffers = max(4, min(16, self._options.memory // (8 * _MIB)))
+        # Few: what the reader has written is then still in the CPU's last cache when a worker comes to it.
+        buffers = max(4, min(2 + 4 * self._options.workers, self._options.memory // (8 * _MIB)))
         self._pool = BufferPool(buffers)
         try:
             self._walk_and_write(buffers)
@@ -301,8 +303,9 @@ class _Pass:
         count = max(1, o.workers)
         free = o.memory - buffers * _MIB
         spool = free // 4
-        # A batch is resident about four times: being filled, handed over, encoded, on its way.
-        block = max(_MIB, min(32 * _MIB, (free - spool) // (4 * count * len(self._tables))))
+        # A batch is resident about four times: being filled, handed over, being encoded, not filled again yet. Small
+        # ones are encoded while they are in the CPU's cache; what is worth an insert is the destination's business.
+        block = max(_MIB, min(_MAX_BATCH, (free - spool) // (4 * count * len(self._tables))))
         settings = WorkerSettings(
             o.decode, self._cluster.data_checksums, o.block_rows, block, folder, self._cluster.oldest_running_xid
         )
