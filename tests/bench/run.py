@@ -1,7 +1,9 @@
 """The benchmark: ``make bench`` and ``make bench-check``.
 
 For each table a cluster of its own, caches warm; contenders in turn, each load in a process of its own, the median of
-several. Ratios are between medians of one run. Writes ``docs/benchmarks.md``.
+several. Ratios are between medians of one run. When a table is done, its figures go to ``docs/benchmarks.json`` in place
+of what was there of it, and ``docs/benchmarks.md`` is made anew of all that is in there: ``--tables`` measures some
+again, and a run that is broken off leaves what it has.
 """
 
 from __future__ import annotations
@@ -35,15 +37,17 @@ console = Console()
 class Measured:
     """All runs of one table: seconds per contender, peak bytes, and the stages of the last walshadow run."""
 
-    table: BenchTable
+    name: str
+    rows: int
     heap_bytes: int = 0
+    machine: str = ""
     seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     peak: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     stages: dict[str, float] = field(default_factory=dict)
 
     def rate(self, name: str) -> float:
         """Median rows per second."""
-        return self.table.rows / statistics.median(self.seconds[name])
+        return self.rows / statistics.median(self.seconds[name])
 
     @property
     def best_peer(self) -> str:
@@ -75,9 +79,14 @@ def contend(name: str, table: BenchTable, server: PostgresServer, to: str | None
     return result
 
 
+def machine() -> str:
+    """What the figures are of."""
+    return f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
+
+
 def measure(table: BenchTable, runs: int) -> Measured:
     """Make the table, run everybody in turn."""
-    out = Measured(table)
+    out = Measured(table.name, table.rows, machine=machine())
     settings = {"shared_buffers": "'1GB'", "max_wal_size": "'8GB'", "autovacuum": "off"}
     with PostgresServer(available_majors()[-1], settings=settings) as server:
         console.print(f"[bold]{table.name}[/]: making {table.rows:,} rows")
@@ -133,15 +142,25 @@ class EngineProcess:
         self._folder.cleanup()
 
 
-def report(results: list[Measured], runs: int) -> str:
+def keep(path: Path, measured: Measured) -> list[Measured]:
+    """Put a table's figures into the file in place of what it has of that table; gives all that it has, in the usual
+    order."""
+    known = {m["name"]: Measured(**m) for m in json.loads(path.read_text())} if path.exists() else {}
+    known[measured.name] = measured
+    results = [known[t.name] for t in bench_tables(0) if t.name in known]
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(json.dumps([vars(m) for m in results], indent=1) + "\n")
+    return results
+
+
+def report(results: list[Measured]) -> str:
     """docs/benchmarks.md."""
-    cpus = os.cpu_count()
     lines = [
         "# Benchmarks",
         "",
         "Written by `make bench`, which makes the tables, runs every contender in turn and in a process of its own, and takes",
-        f"the median of {runs} runs after one that does not count. Ratios compare medians of one run on one machine; absolute",
-        f"figures are of that machine alone ({cpus} CPUs, {platform.machine()}, Python {platform.python_version()}).",
+        "the median of the runs after one that does not count. Ratios compare medians of one run on one machine; absolute",
+        f"figures are of that machine alone ({'; '.join(sorted({m.machine for m in results}))}).",
         "",
         "Every contender loads the same table of a Postgres cluster that holds little else into a ReplacingMergeTree of an",
         "embedded ClickHouse (chDB), with `optimize_on_insert = 0`. The clock starts when everything is imported, compiled",
@@ -149,13 +168,13 @@ def report(results: list[Measured], runs: int) -> str:
         "",
         "## Whole loads, rows/s",
         "",
-        "| table | rows | heap | walshadow | ADBC + Arrow insert | ConnectorX + Arrow insert | postgresql() | ratio to the best |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| table | rows | heap | runs | walshadow | ADBC + Arrow insert | ConnectorX + Arrow insert | postgresql() | ratio to the best |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for m in results:
         rates = " | ".join(f"{m.rate(n):,.0f}" for n in LOADS)
         lines.append(
-            f"| {m.table.name} | {m.table.rows:,} | {m.heap_bytes >> 20} MiB | {rates} | **{m.load_ratio:.2f}** |"
+            f"| {m.name} | {m.rows:,} | {m.heap_bytes >> 20} MiB | {len(m.seconds['walshadow'])} | {rates} | **{m.load_ratio:.2f}** |"
         )
     lines += [
         "",
@@ -166,7 +185,7 @@ def report(results: list[Measured], runs: int) -> str:
     ]
     for m in results:
         lines.append(
-            f"| {m.table.name} | {m.rate('decode alone'):,.0f} | {m.rate('adbc alone'):,.0f} | **{m.decode_ratio:.2f}** |"
+            f"| {m.name} | {m.rate('decode alone'):,.0f} | {m.rate('adbc alone'):,.0f} | **{m.decode_ratio:.2f}** |"
         )
     lines += [
         "",
@@ -178,7 +197,7 @@ def report(results: list[Measured], runs: int) -> str:
     names = (*LOADS, "walshadow, engine elsewhere")
     lines += [f"| table | {' | '.join(names)} |", f"|---|{'---:|' * len(names)}"]
     for m in results:
-        lines.append(f"| {m.table.name} | {' | '.join(str(m.peak[n] >> 20) for n in names)} |")
+        lines.append(f"| {m.name} | {' | '.join(str(m.peak.get(n, 0) >> 20) for n in names)} |")
     lines += [
         "",
         "## Where walshadow's time goes",
@@ -188,7 +207,7 @@ def report(results: list[Measured], runs: int) -> str:
     ]
     for m in results:
         stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in m.stages.items() if seconds >= 0.005)
-        lines.append(f"* {m.table.name}, {statistics.median(m.seconds['walshadow']):.2f} in all: {stages}")
+        lines.append(f"* {m.name}, {statistics.median(m.seconds['walshadow']):.2f} in all: {stages}")
     return "\n".join(lines) + "\n"
 
 
@@ -199,7 +218,7 @@ def show(results: list[Measured]) -> None:
     )
     for m in results:
         table.add_row(
-            m.table.name,
+            m.name,
             f"{m.rate('walshadow'):,.0f}",
             m.best_peer,
             f"{m.rate(m.best_peer):,.0f}",
@@ -215,12 +234,12 @@ def below_the_bar(results: list[Measured]) -> list[str]:
     out = []
     for m in results:
         if m.load_ratio < BAR_LOAD:
-            out.append(f"{m.table.name}: load at {m.load_ratio:.2f} times the best peer, to reach {BAR_LOAD}")
+            out.append(f"{m.name}: load at {m.load_ratio:.2f} times the best peer, to reach {BAR_LOAD}")
         if m.decode_ratio < BAR_DECODE:
-            out.append(f"{m.table.name}: decode at {m.decode_ratio:.2f} times ADBC's read, to reach {BAR_DECODE}")
+            out.append(f"{m.name}: decode at {m.decode_ratio:.2f} times ADBC's read, to reach {BAR_DECODE}")
         peak = m.peak["walshadow, engine elsewhere"]
         if peak > BAR_MEMORY:
-            out.append(f"{m.table.name}: peak memory {peak >> 20} MiB, to stay under {BAR_MEMORY >> 20}")
+            out.append(f"{m.name}: peak memory {peak >> 20} MiB, to stay under {BAR_MEMORY >> 20}")
     return out
 
 
@@ -229,20 +248,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--tables", nargs="*", help="only these")
+    parser.add_argument(
+        "--tables",
+        nargs="*",
+        choices=[t.name for t in bench_tables(0)],
+        help="only these; the figures of the others stay",
+    )
     parser.add_argument("--check", action="store_true", help="exit 1 below the bar, write nothing")
     parser.add_argument("--write", type=Path, default=HERE.parent.parent / "docs" / "benchmarks.md")
     args = parser.parse_args()
     chosen = [t for t in bench_tables(args.rows) if not args.tables or t.name in args.tables]
-    results = [measure(table, args.runs) for table in chosen]
-    show(results)
+    results = []
+    for table in chosen:
+        results.append(measure(table, args.runs))
+        show(results[-1:])
+        if not args.check:
+            args.write.write_text(report(keep(args.write.with_suffix(".json"), results[-1])))
     if args.check:
         missed = below_the_bar(results)
         for line in missed:
             console.print(f"below the bar: {line}")
         raise SystemExit(1 if missed else 0)
-    args.write.parent.mkdir(exist_ok=True)
-    args.write.write_text(report(results, args.runs))
+    show(results)
     console.print(f"written: {args.write}")
 
 

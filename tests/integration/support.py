@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,6 +30,24 @@ def database(pg: PostgresServer, options: str = "") -> Iterator[str]:
         yield name
     finally:
         pg.execute(f"drop database {name} with (force)")
+
+
+_PEAK = """
+import sys
+from walshadow_core.cli.main import main
+code = main(sys.argv[1:])
+with open("/proc/self/status") as status:
+    peak = next(line.split()[1] for line in status if line.startswith("VmHWM"))
+print(code, peak, file=sys.stderr)
+"""
+
+
+def with_peak(*words: str) -> tuple[Ran, float]:
+    """Run the program in a process of its own; also the most memory that it had resident, in MiB."""
+    done = subprocess.run([sys.executable, "-c", _PEAK, *words], capture_output=True, text=True, check=True)
+    said, _, last = done.stderr.rstrip().rpartition("\n")
+    code, peak = last.split()
+    return Ran(int(code), done.stdout, said), int(peak) / 1024
 
 
 def load(run: Run, pg: PostgresServer, db: str, to: HasUrl, *words: str) -> Ran:

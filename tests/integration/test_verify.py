@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +11,7 @@ import pytest
 from walshadow_sink_clickhouse.engine import EngineProcess
 
 from tests.conftest import MAJORS, EmbeddedClickHouse, Ran
-from tests.integration.support import HasUrl, Run, assert_equal, database, load
+from tests.integration.support import HasUrl, Run, assert_equal, database, load, with_peak
 from walshadow_core.cli.main import main
 from walshadow_core.testing.postgres import PostgresServer
 from walshadow_core.verify import merge
@@ -557,16 +554,6 @@ def test_over_http(pg_newest: PostgresServer, walshadow: Run, tmp_path: Path) ->
         assert {(k["kind"], k["key"]) for k in checked.json["keys"]} == {("extra", "id=3"), ("changed", "id=40000")}
 
 
-_PEAK = """
-import sys
-from walshadow_core.cli.main import main
-code = main(sys.argv[1:])
-with open("/proc/self/status") as status:
-    peak = next(line.split()[1] for line in status if line.startswith("VmHWM"))
-print(code, peak, file=sys.stderr)
-"""
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("rows", ["different", "alike"])
 def test_memory_does_not_grow_with_the_differences(pg_newest: PostgresServer, tmp_path: Path, rows: str) -> None:
@@ -574,12 +561,11 @@ def test_memory_does_not_grow_with_the_differences(pg_newest: PostgresServer, tm
 
     def peak_mib(db: str, url: str, table: str) -> float:
         words = ("verify", "--source", pg_newest.dsn(db), "--to", url, "--table", table, "--json")
-        done = subprocess.run([sys.executable, "-c", _PEAK, *words], capture_output=True, text=True, check=True)
-        code, peak = done.stderr.splitlines()[-1].split()
-        assert code == "4", done.stderr
-        found = json.loads(done.stdout)
+        ran, peak = with_peak(*words)
+        assert ran.code == 4, ran.err
+        found = ran.json
         assert (found["changed"] or found["missing"]) == found["source_rows"]
-        return int(peak) / 1024
+        return peak
 
     with database(pg_newest) as db, EngineProcess(tmp_path / "engine") as engine:
         url = engine.url("big")

@@ -52,6 +52,7 @@ from walshadow_core.visibility.spoolfile import MemoryBudget
 from walshadow_core.visibility.status import CopiedStatus
 
 _MIB = 1 << 20
+_MAX_BATCH = 8 * _MIB
 
 
 class Pass:
@@ -141,7 +142,8 @@ class Pass:
     def go(self) -> dict[int, RelationDescriptor]:
         """Take the backup and publish what is complete. Gives the tables, by index, that need one more pass, and what
         they are by now."""
-        buffers = max(4, min(16, self._options.memory // (8 * _MIB)))
+        # Few: what the reader has written is then still in the CPU's last cache when a worker comes to it.
+        buffers = max(4, min(2 + 4 * self._options.workers, self._options.memory // (8 * _MIB)))
         self._pool = BufferPool(buffers)
         try:
             self._walk_and_write(buffers)
@@ -202,6 +204,8 @@ class Pass:
             self._stats.phase = "resolving"
             if redo is not None and self._spooled:
                 self._decode_final_pages(workers, spools, store, redo, start)
+            # Nobody reads pages any more: their memory is for rows that waited.
+            self._pool.break_off()
             for number, worker in enumerate(workers):
                 self._thread(f"resolve-{number}", worker.finish)
             self._join(self._threads[-len(workers) :])
@@ -405,8 +409,9 @@ class Pass:
         """``room`` is what batches may take, in bytes."""
         o = self._options
         count = max(1, o.workers)
-        # A batch is resident about four times: being filled, handed over, encoded, on its way.
-        block = max(_MIB, min(32 * _MIB, room // (4 * count * len(self._tables))))
+        # A batch is resident about four times: being filled, handed over, being encoded, not filled again yet. Small
+        # ones are encoded while they are in the CPU's cache; what is worth an insert is the destination's business.
+        block = max(_MIB, min(_MAX_BATCH, room // (4 * count * len(self._tables))))
         settings = WorkerSettings(
             o.decode, self._cluster.data_checksums, o.block_rows, block, folder, self._cluster.oldest_running_xid,
             None if self._window is None else start.b_redo,

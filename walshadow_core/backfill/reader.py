@@ -151,7 +151,12 @@ class BackupReader:
         read_before = self._stats.bytes_read
         taken = 0
         for chunk in file.chunks():
-            taken += len(chunk)
+            length = len(chunk)
+            taken += length
+            if filled + length < size:
+                view[filled : filled + length] = chunk
+                filled += length
+                continue
             while len(chunk):
                 if buffer is None:
                     waited = time.perf_counter()
@@ -164,7 +169,7 @@ class BackupReader:
                 chunk = chunk[part:]
                 if filled == size:
                     yield buffer, filled
-                    buffer = None
+                    buffer, filled, size = None, 0, 0
                     self._stats.bytes_read = read_before + taken
         if buffer is not None:
             yield buffer, filled

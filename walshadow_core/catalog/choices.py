@@ -1,4 +1,4 @@
-"""What a user chooses for columns: ``--exclude``, ``--type``, ``--not-null`` and ``--nullable``, against the catalog."""
+"""What a user chooses for columns (``--exclude``, ``--type``, ``--not-null``, ``--nullable``), against the catalog."""
 
 from __future__ import annotations
 

@@ -265,9 +265,13 @@ def _run(
 
     from walshadow_core.backfill.load import load as load_tables
     from walshadow_core.cli.warmup import warm_up_if_cold
+    from walshadow_core.decode.warmup import groups_of
     from walshadow_core.ops.progress import LoadDisplay
 
-    warm_up_if_cold(console, plugins)
+    groups = (
+        groups_of(c.attribute.type, c.form) for p in planned for c in p.plan.columns if c.attribute.type is not None
+    )
+    warm_up_if_cold(console, plugins, set().union(*groups))
     names = [_sql_name(p.relation) for p in planned]
     display = nullcontext() if no_progress else LoadDisplay(stats, console, live=console.is_terminal)
     with display:

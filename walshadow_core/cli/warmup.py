@@ -7,9 +7,10 @@ load starts at once; where it does not, the load warms up first and says so, ins
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,9 +35,10 @@ def warmup() -> None:
     warm_up(stderr_console(), Plugins.load())
 
 
-def warm_up(console: Console, plugins: Plugins) -> None:
-    """Compile or load the kernels of the core and of every plugin, a line for each on ``console``."""
-    steps = _steps(plugins)
+def warm_up(console: Console, plugins: Plugins, groups: Collection[str] | None = None) -> None:
+    """Compile or load the kernels of the core, for these groups of types (all, if not given), and of every plugin; a
+    line for each on ``console``."""
+    steps = _steps(plugins, groups)
     began = time.monotonic()
     for number, (name, compile_kernels) in enumerate(steps, 1):
         step_began = time.monotonic()
@@ -44,67 +46,81 @@ def warm_up(console: Console, plugins: Plugins) -> None:
             compile_kernels()
         seconds = time.monotonic() - step_began
         say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
-    _mark(plugins)
+    _mark(plugins, groups)
     say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
 
 
-def load_kernels(plugins: Plugins) -> None:
-    """Load every kernel from its cache, or compile it: after this, the first page is decoded at full speed."""
-    for _, load in _steps(plugins):
+def load_kernels(plugins: Plugins, groups: Collection[str] | None = None) -> None:
+    """Load those kernels from their cache, or compile them: after this, the first page is decoded at full speed."""
+    for _, load in _steps(plugins, groups):
         load()
 
 
 def start_loading_kernels(plugins: Plugins) -> threading.Thread:
-    """The same beside whatever comes first, such as talking to servers; nothing if these versions are not warm.
-    What goes wrong here goes wrong again, and is reported, where the kernels are used."""
+    """The same of the usual types, beside whatever comes first, such as talking to servers; nothing if these versions
+    are not warm. What goes wrong here goes wrong again, and is reported, where the kernels are used."""
 
     def load() -> None:
         with contextlib.suppress(Exception):
-            if is_warm(plugins):
-                load_kernels(plugins)
+            from walshadow_core.decode.warmup import USUAL
+
+            if is_warm(plugins, {USUAL}):
+                load_kernels(plugins, {USUAL})
 
     thread = threading.Thread(target=load, name="walshadow-kernels", daemon=True)
     thread.start()
     return thread
 
 
-def _steps(plugins: Plugins) -> list[tuple[str, Callable[[], object]]]:
-    return [("core", _warm_core), *plugins.warmups()]
-
-
-def _warm_core() -> None:
+def _steps(plugins: Plugins, groups: Collection[str] | None) -> list[tuple[str, Callable[[], object]]]:
+    from walshadow_core.decode.warmup import GROUPS, USUAL
     from walshadow_core.decode.warmup import warmup as warm_decoder
     from walshadow_core.redo.warmup import warmup as warm_redo
     from walshadow_core.toast.warmup import warmup as warm_toast
 
-    warm_decoder()
-    warm_toast()
-    warm_redo()
+    wanted = [group for group in GROUPS if groups is None or group in groups]
+    steps: list[tuple[str, Callable[[], object]]] = [(g, functools.partial(warm_decoder, {g})) for g in wanted]
+    if USUAL in wanted:
+        steps += [("out-of-line values", warm_toast), ("the WAL", warm_redo), *plugins.warmups()]
+    return steps
 
 
-def warm_up_if_cold(console: Console, plugins: Plugins) -> None:
-    """As ``warm_up``, after saying why, unless these versions were warmed up on this machine before."""
+def warm_up_if_cold(console: Console, plugins: Plugins, groups: Collection[str] = ()) -> None:
+    """As ``warm_up`` for the usual types and these groups, after saying why, but for what these versions were warmed
+    up for on this machine before."""
     import numba
 
-    if numba.config.DISABLE_JIT or is_warm(plugins):
+    from walshadow_core.decode.warmup import USUAL
+
+    cold = {group for group in {USUAL, *groups} if not is_warm(plugins, {group})}
+    if numba.config.DISABLE_JIT or not cold:
         return
-    say(console, "first run on this machine: compiling kernels ('walshadow warmup' does it ahead)")
-    warm_up(console, plugins)
+    what = "first run on this machine" if USUAL in cold else "first tables of their kind on this machine"
+    say(console, f"{what}: compiling kernels ('walshadow warmup' does it ahead)")
+    warm_up(console, plugins, cold)
 
 
-def is_warm(plugins: Plugins) -> bool:
-    """Whether the kernels of these versions were compiled here before."""
+def is_warm(plugins: Plugins, groups: Collection[str]) -> bool:
+    """Whether the kernels of these versions, and of these groups of types, were compiled here before."""
+    return set(groups) <= _warm_groups(plugins)
+
+
+def _warm_groups(plugins: Plugins) -> set[str]:
     try:
-        return (_folder() / MARKER).read_text(encoding="utf-8") == _versions(plugins)
+        versions, _, groups = (_folder() / MARKER).read_text(encoding="utf-8").partition("\n\n")
     except OSError:
-        return False
+        return set()
+    return set(groups.splitlines()) if versions + "\n" == _versions(plugins) else set()
 
 
-def _mark(plugins: Plugins) -> None:
+def _mark(plugins: Plugins, groups: Collection[str] | None) -> None:
     """A cache that can't be written costs time at every run, and is no reason to fail."""
+    from walshadow_core.decode.warmup import GROUPS
+
+    warm = sorted(_warm_groups(plugins) | set(GROUPS if groups is None else groups))
     with contextlib.suppress(OSError):
         _folder().mkdir(parents=True, exist_ok=True)
-        (_folder() / MARKER).write_text(_versions(plugins), encoding="utf-8")
+        (_folder() / MARKER).write_text("\n".join([_versions(plugins), *warm]), encoding="utf-8")
 
 
 def _folder() -> Path:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes
 from walshadow_core.decode.deform import KIND_NULL, KIND_VALUE, datum_at
 from walshadow_core.pgformat.heap import load32
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 from walshadow_core.pgformat.varlena import HEADER_SIZE
 
 MAX_DIMENSIONS: Final = 6
@@ -41,7 +41,7 @@ OTHER_DIMENSIONS, OTHER_BOUNDS = 1, 2
 """What check_shapes says."""
 
 
-@kernel
+@leaf
 def _signed32(buf: Bytes, at: int) -> int:
     value = load32(buf, at)
     return value - ((value & 0x80000000) << 1)

@@ -6,6 +6,7 @@ two builders here: FixedColumn (values of one width) or VarColumn (int32 offsets
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Protocol
@@ -16,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from walshadow_core.api import Attribute, Bytes, PgType
 from walshadow_core.api import BadValue as BadValue
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 from walshadow_core.pgformat.words import SLACK as SLACK
 from walshadow_core.pgformat.words import load64 as load64
 from walshadow_core.pgformat.words import store64 as store64
@@ -28,6 +29,8 @@ BAD_VALUE: Final = 2
 
 FIRST_ROWS: Final = 4096
 FIRST_BYTES: Final = 64 << 10
+KEPT: Final = 2
+"""Arrays that went out of a builder and are kept to be filled again, at most: one on its way, one being written."""
 MAX_VAR_BYTES: Final = 2**31 - 1
 """What the int32 offsets of an Arrow string or binary array can span."""
 
@@ -143,7 +146,7 @@ and calls again with ``first = next``); BAD_VALUE: value ``next`` is one that th
 back as the new count."""
 
 
-@kernel
+@leaf
 def copy_bytes(buf: Bytes, first: int, count: int, data: Bytes, used: int) -> None:
     """Copy ``count`` bytes to ``data[used:]``, eight at a time; up to seven bytes after them become anything."""
     source = np.uint64(first)
@@ -159,6 +162,29 @@ def copy_bytes(buf: Bytes, first: int, count: int, data: Bytes, used: int) -> No
             data[target] = buf[source]
             source += np.uint64(1)
             target += np.uint64(1)
+
+
+@kernel
+def copy_value(buf: Bytes, first: int, count: int, data: Bytes, used: int) -> None:
+    """Copy ``count`` bytes to ``data[used:]``, 32 at a time; what a VarFill may write past them becomes anything."""
+    source = np.uint64(first)
+    target = np.uint64(used)
+    stop = np.uint64(first + count)
+    if first + count + SLACK <= buf.size:
+        while source < stop:
+            # All loads before the first store: LLVM makes one wide move of them.
+            a = load64(buf, source)
+            b = load64(buf, source + np.uint64(8))
+            c = load64(buf, source + np.uint64(16))
+            d = load64(buf, source + np.uint64(24))
+            store64(data, target, a)
+            store64(data, target + np.uint64(8), b)
+            store64(data, target + np.uint64(16), c)
+            store64(data, target + np.uint64(24), d)
+            source += np.uint64(32)
+            target += np.uint64(32)
+    else:
+        copy_bytes(buf, first, count, data, used)
 
 
 @kernel
@@ -202,11 +228,42 @@ def enlarged(array: NDArray[Any], used: int, needed: int) -> NDArray[Any]:
     return larger
 
 
+class Spare:
+    """Arrays of one dtype that went into Arrow, and are filled again when nobody holds them any more: memory that is
+    touched for the first time costs as much as filling it."""
+
+    def __init__(self) -> None:
+        self._lent: list[NDArray[Any]] = []
+
+    def instead_of(self, array: NDArray[Any], size: int) -> NDArray[Any]:
+        """An array of that dtype, of at least ``size`` elements; ``array`` goes out, and is remembered. Every view and
+        every Arrow buffer on an array holds it, so that its reference count says whether one is left."""
+        lent = self._lent
+        # One that is far too large is not kept: it was made for a block that was out of the ordinary.
+        found = None
+        for at in range(len(lent)):
+            if _references(lent, at) == _UNUSED and size <= lent[at].size <= 4 * size:
+                found = lent.pop(at)
+                break
+        lent.append(array)
+        del lent[:-KEPT]
+        return np.empty(size, array.dtype) if found is None else found
+
+
+def _references(arrays: list[NDArray[Any]], at: int) -> int:
+    return sys.getrefcount(arrays[at])
+
+
+_UNUSED: Final = _references([np.empty(0)], 0)
+"""What the count is of an array that only the list holds."""
+
+
 class Gathered:
     """Numbers that come in over many appends; ``used`` of ``array``'s elements are taken."""
 
     def __init__(self, dtype: DTypeLike) -> None:
         self.array: NDArray[Any] = np.empty(FIRST_ROWS, dtype)
+        self._spare = Spare()
         self.used = 0
 
     def room(self, n: int) -> NDArray[Any]:
@@ -225,7 +282,7 @@ class Gathered:
     def take(self) -> NDArray[Any]:
         """The elements that are taken, and start anew."""
         array = self.array[: self.used]
-        self.array = np.empty(self.array.size, self.array.dtype)
+        self.array = self._spare.instead_of(self.array, self.array.size)
         self.used = 0
         return array
 
@@ -235,6 +292,7 @@ class Validity:
 
     def __init__(self) -> None:
         self._bits: Bytes = np.empty(FIRST_ROWS // 8, np.uint8)
+        self._spare = Spare()
         self.nulls = 0
 
     def append(self, kind: NDArray[np.uint8], row: int) -> None:
@@ -250,7 +308,7 @@ class Validity:
         self.nulls = 0
         if nulls == 0:
             return None, 0
-        self._bits = np.empty(bits.size, np.uint8)
+        self._bits = self._spare.instead_of(bits, bits.size)
         return pa.py_buffer(bits[: (rows + 7) >> 3]), nulls
 
 
@@ -268,6 +326,7 @@ class FixedColumn:
         self._width = width
         self._reason = reason or f"not a value of {arrow}"
         self._values: NDArray[Any] = np.empty(FIRST_ROWS * width, dtype)
+        self._spare = Spare()
         self._validity = Validity()
         self._rows = 0
 
@@ -294,7 +353,7 @@ class FixedColumn:
         used = rows * self._width
         bitmap, nulls = self._validity.take(rows)
         self._rows = 0
-        self._values = np.empty(values.size, values.dtype)
+        self._values = self._spare.instead_of(values, values.size)
         return pa.Array.from_buffers(self._arrow, rows, [bitmap, pa.py_buffer(values[:used])], nulls)
 
 
@@ -308,6 +367,7 @@ class VarColumn:
         self._data: Bytes = np.empty(FIRST_BYTES, np.uint8)
         self._offsets: NDArray[np.int32] = np.empty(FIRST_ROWS + 1, np.int32)
         self._offsets[0] = 0
+        self._spare_data, self._spare_offsets = Spare(), Spare()
         self._validity = Validity()
         self._rows = 0
         self._used = 0
@@ -349,9 +409,9 @@ class VarColumn:
         rows, used, offsets, data = self._rows, self._used, self._offsets, self._data
         bitmap, nulls = self._validity.take(rows)
         self._rows = self._used = 0
-        self._offsets = np.empty(offsets.size, np.int32)
+        self._offsets = self._spare_offsets.instead_of(offsets, offsets.size)
         self._offsets[0] = 0
-        self._data = np.empty(max(FIRST_BYTES, used + (used >> 3) + SLACK), np.uint8)
+        self._data = self._spare_data.instead_of(data, max(FIRST_BYTES, used + (used >> 4) + SLACK))
         return rows, offsets[: rows + 1], data[:used], bitmap, nulls
 
     def finish(self) -> pa.Array:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import Attribute, Bytes, FormatError, RelationDescriptor
 from walshadow_core.pgformat.heap import TupleData
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 from walshadow_core.pgformat.varlena import (
     COMPRESSED_BIT,
     COMPRESSED_HEADER_SIZE,
@@ -95,19 +95,19 @@ def _start_tuples(
                 common[k] &= buf[np.uint64(bits + k)]
 
 
-@kernel
+@leaf
 def _aligned(at: int, base: int, align: int) -> int:
     return base + ((at - base + (align - 1)) & -align)
 
 
-@kernel
+@leaf
 def _fixed(at: int, base: int, stop: int, width: int, align: int) -> tuple[int, int, int, int, int]:
     """Where the attribute of that width at or after ``at`` is: (first byte, bytes, kind, what follows, reason)."""
     first = _aligned(at, base, align)
     return first, width, KIND_VALUE, first + width, (PAST_END if first + width > stop else 0)
 
 
-@kernel
+@leaf
 def _varlena(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int, int, int, int, int]:
     """The same for a varlena."""
     if at >= stop:
@@ -145,7 +145,7 @@ def _varlena(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int
     return at, 0, KIND_NULL, at, BAD_LENGTH
 
 
-@kernel
+@leaf
 def _cstring(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int, int, int, int, int]:
     """The same for a C string; its NUL is not counted."""
     first = _aligned(at, base, align)
@@ -155,7 +155,7 @@ def _cstring(buf: Bytes, at: int, base: int, stop: int, align: int) -> tuple[int
     return first, after - first, KIND_VALUE, after + 1, (PAST_END if after >= stop else 0)
 
 
-@kernel
+@leaf
 def datum_at(buf: Bytes, at: int, base: int, stop: int, attlen: int, align: int) -> tuple[int, int, int, int, int]:
     """The same for a datum of any attlen: where the next one is that stands at or after ``at``, aligned from ``base``
     and not past ``stop``. The caller has checked that base <= at, and that stop lies in ``buf``."""

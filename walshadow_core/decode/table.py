@@ -23,6 +23,8 @@ BLOCK_BYTES = 32 << 20
 SCRATCH_BYTES = 1 << 20
 """About what the positions of a stretch of tuples may take: they are to stay in the CPU's cache."""
 POSITION_BYTES = 9
+PLAIN_BYTES = 4 << 20
+"""Values that were compressed or out of line are made plain so many bytes at a time, or one by one."""
 NO_FORMS: Mapping[str, Form] = MappingProxyType({})
 MIN_STRETCH, MAX_STRETCH = 256, 16384
 
@@ -113,6 +115,8 @@ class TableDecoder:
         self._layouts = [self._layout(relation, leaf) for leaf in relation.stored]
         plans = [layout.plan for layout in self._layouts] or [TuplePlan.of_attributes((), (), "")]
         self._scratch = DeformScratch(max(plans, key=lambda plan: plan.attlen.size), self._stretch())
+        self._full_bytes = block_bytes
+        self._plain_bytes = min(PLAIN_BYTES, block_bytes // 8)
         self._plain_scratch: PlainScratch | None = None
         self._rows = 0
 
@@ -155,12 +159,19 @@ class TableDecoder:
     def append(
         self, buf: Bytes, data: TupleData, outside: OutsideValues | None = None, leaf: int = 0
     ) -> list[pa.RecordBatch]:
-        """Take n tuples of ``buf``; gives the batches that got full (none, mostly). ``outside`` has the values of the
-        TOAST relation; without it, no tuple may point there. ``leaf`` is the index in ``relation.stored``.
+        """``batches``, all of them."""
+        return list(self.batches(buf, data, outside, leaf))
 
-        Raises FormatError (a TupleError where one tuple is to blame); the decoder is of no further use then.
+    def batches(
+        self, buf: Bytes, data: TupleData, outside: OutsideValues | None = None, leaf: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Take n tuples of ``buf``; gives the batches that got full (none, mostly), each as soon as it is: one MiB of
+        tuples can point to a GiB of values. ``outside`` has the values of the TOAST relation; without it, no tuple may
+        point there. ``leaf`` is the index in ``relation.stored``.
+
+        The tuples are taken while one iterates, to the end; then the decoder may be used again. Raises FormatError (a
+        TupleError where one tuple is to blame); the decoder is of no further use then.
         """
-        batches = []
         layout = self._layouts[leaf]
         buf = layout.plan.with_missing(buf, data)
         done, n = 0, len(data)
@@ -172,10 +183,9 @@ class TableDecoder:
                 self._add_system(layout, last - first)
                 self._note_texts(layout, data.natts[done + first : done + last])
                 self._rows += last - first
-                if self._rows >= self._block_rows or self._nbytes() >= self._block_bytes:
-                    batches.append(self._take())
+                if self._rows >= self._block_rows or self._nbytes() >= self._full_bytes:
+                    yield self._take()
             done += count
-        return batches
 
     def finish(self) -> pa.RecordBatch | None:
         """What is left, or None. Raises FormatError."""
@@ -193,11 +203,14 @@ class TableDecoder:
         buf, offset, length, kind = deformed.buf, deformed.offset, deformed.length, deformed.kind
         count = kind.shape[1]
         if not self._own or kind.max() <= KIND_VALUE:
+            self._full_bytes = self._block_bytes
             yield 0, count, ((c, (buf, offset[c], length[c], kind[c])) for c in range(self._own))
             return
-        self._plain_scratch = self._plain_scratch or PlainScratch(self._block_bytes, self._scratch.rows)
+        # A few large rows make a good block too, and memory is needed for where they come from.
+        self._full_bytes = self._block_bytes // 4
+        self._plain_scratch = self._plain_scratch or PlainScratch(self._plain_bytes, self._scratch.rows)
         plain = PlainColumns(deformed, layout.toast_oid, outside, self._plain_scratch)
-        for first, last in plain.parts(self._block_bytes):
+        for first, last in plain.parts(self._plain_bytes):
             yield first, last, plain.columns(first, last)
 
     def _add(self, columns: Iterable[tuple[int, Column]], first: int) -> None:

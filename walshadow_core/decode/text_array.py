@@ -12,19 +12,30 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes
 from walshadow_core.decode.columns import DONE, NO_ROOM, SLACK
 from walshadow_core.decode.deform import KIND_VALUE
-from walshadow_core.decode.text_parts import QUOTED_ROOM, Strings, assemble, is_null_word, put_part, special_bytes
+from walshadow_core.decode.text_parts import QUOTED_ROOM, Strings, assemble, special_bytes
 from walshadow_core.decode.text_put import put_signed
 from walshadow_core.decode.text_quote import BACKSLASH, DOUBLE_QUOTE, put_quoted
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 
 PREFIX_ROOM: Final = 6 * 25 + 1
 """``[-2147483648:2147483647]`` per dimension, and ``=``."""
 
 _OPEN, _CLOSE, _LEFT, _RIGHT, _COLON, _EQUALS = b"{}[]:="
 _NULL = np.frombuffer(b"NULL", np.uint8)
+_CASE = 32
+"""Of a letter, the bit that is set if it is a small one."""
 
 
-@kernel
+@leaf
+def is_null_word(buf: Bytes, at: int) -> bool:
+    """Whether the four bytes there are NULL in any case (pg_strcasecmp)."""
+    same = True
+    for k in range(_NULL.size):
+        same &= buf[at + k] | _CASE == _NULL[k] | _CASE
+    return same
+
+
+@leaf
 def _put_bounds(shapes: NDArray[np.int32], dimensions: int, ndim: int, out: Bytes, to: int) -> int:
     """``[0:2][1:3]=`` where a lower bound is not 1."""
     needed = False
@@ -44,24 +55,17 @@ def _put_bounds(shapes: NDArray[np.int32], dimensions: int, ndim: int, out: Byte
     return to + 1
 
 
-@kernel
-def _put_element(
-    buf: Bytes,
-    ends: NDArray[np.int32],
-    valid: NDArray[np.uint8],
-    e: int,
-    special: NDArray[np.uint8],
-    out: Bytes,
-    to: int,
-) -> int:
-    if valid[e] == 0:
-        for j in range(_NULL.size):
-            out[to + j] = _NULL[j]
-        return to + _NULL.size
-    at, stop = int(ends[e]), int(ends[e + 1])
-    if is_null_word(buf, at, stop):
-        return put_quoted(buf, at, stop, DOUBLE_QUOTE, BACKSLASH, out, to)
-    return put_part(buf, at, stop, special, BACKSLASH, out, to)
+@leaf
+def _put_edges(shapes: NDArray[np.int32], dimensions: int, ndim: int, k: int, brace: int, out: Bytes, to: int) -> int:
+    """A brace for each dimension of which element k is the first, or the one after the last."""
+    size = 1
+    for d in range(ndim - 1, -1, -1):
+        size *= int(shapes[dimensions + 2 * d])
+        if k % size != 0:
+            break
+        out[to] = brace
+        to += 1
+    return to
 
 
 @kernel
@@ -89,47 +93,55 @@ def put_arrays(
             offsets[row + i + 1] = used
             continue
         at = int(shape_at[i])
-        ndim, e = int(shapes[at]), int(shapes[at + 1])
+        ndim, first_element = int(shapes[at]), int(shapes[at + 1])
         dimensions = at + 2
         count = 1 if ndim > 0 else 0
         for d in range(ndim):
             count *= int(shapes[dimensions + 2 * d])
-        most = 2 * int(ends[e + count] - ends[e]) + count * (QUOTED_ROOM + 2 * ndim + 1) + PREFIX_ROOM + 2
+        most = (
+            2 * int(ends[first_element + count] - ends[first_element])
+            + count * (QUOTED_ROOM + 2 * ndim + 1)
+            + PREFIX_ROOM
+            + 2
+        )
         if used + most > room:
             return NO_ROOM, i, used
         to = _put_bounds(shapes, dimensions, ndim, data, used) if braces else used
-        if ndim <= 1:
-            if braces:
-                data[to] = _OPEN
+        if braces and ndim <= 1:
+            data[to] = _OPEN
+            to += 1
+        for k in range(count):
+            if k > 0:
+                data[to] = delimiter
                 to += 1
-            for k in range(count):
-                if k > 0:
-                    data[to] = delimiter
-                    to += 1
-                to = _put_element(buf, ends, valid, e + k, special, data, to)
-            if braces:
-                data[to] = _CLOSE
-                to += 1
-        else:
-            for k in range(count):
-                if k > 0:
-                    data[to] = delimiter
-                    to += 1
-                size = 1
-                for d in range(ndim - 1, -1, -1):
-                    size *= int(shapes[dimensions + 2 * d])
-                    if k % size != 0:
-                        break
-                    data[to] = _OPEN
-                    to += 1
-                to = _put_element(buf, ends, valid, e + k, special, data, to)
-                size = 1
-                for d in range(ndim - 1, -1, -1):
-                    size *= int(shapes[dimensions + 2 * d])
-                    if (k + 1) % size != 0:
-                        break
-                    data[to] = _CLOSE
-                    to += 1
+            if ndim > 1:
+                to = _put_edges(shapes, dimensions, ndim, k, _OPEN, data, to)
+            # An element is written here, and by a call only if it needs quotes: the call takes longer than most.
+            e = first_element + k
+            if valid[e]:
+                begin, stop = np.uint64(ends[e]), np.uint64(ends[e + 1])
+                found = np.uint8(1) if begin == stop else np.uint8(0)
+                place = np.uint64(to)
+                for j in range(begin, stop):
+                    byte = buf[j]
+                    data[place] = byte
+                    found |= special[byte]
+                    place += np.uint64(1)
+                if stop - begin == _NULL.size:
+                    found |= np.uint8(is_null_word(data, to))
+                if found:
+                    to = put_quoted(buf, int(ends[e]), int(ends[e + 1]), DOUBLE_QUOTE, BACKSLASH, data, to)
+                else:
+                    to += int(np.int64(stop - begin))
+            else:
+                for j in range(_NULL.size):
+                    data[to + j] = _NULL[j]
+                to += _NULL.size
+            if ndim > 1:
+                to = _put_edges(shapes, dimensions, ndim, k + 1, _CLOSE, data, to)
+        if braces and ndim <= 1:
+            data[to] = _CLOSE
+            to += 1
         used = to
         offsets[row + i + 1] = used
     return DONE, kind.size, used

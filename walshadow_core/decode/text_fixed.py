@@ -38,7 +38,7 @@ from walshadow_core.decode.text_put import (
 )
 from walshadow_core.decode.type_fixed import END_DATE, END_TIMESTAMP, MAX_TIME, MIN_DATE, MIN_TIMESTAMP
 from walshadow_core.pgformat.heap import load16, load32
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import kernel, leaf
 
 BOOL, BOOL_WORD, CHAR, INT2, INT4, INT8, UNSIGNED4, UNSIGNED8, UUID, DATE, TIME, TIMESTAMP, TIMESTAMPTZ = range(13)
 BYTEA, HEX = 13, 14
@@ -51,7 +51,7 @@ _MINUS, _BACKSLASH, _ZERO, _T, _F, _X = b"-\\0tfx"
 _WORDS = np.frombuffer(b"truefalse", np.uint8)
 
 
-@kernel
+@leaf
 def _put_bool(value: int, word: bool, out: Bytes, to: int) -> int:
     if not word:
         out[to] = _T if value else _F
@@ -62,7 +62,7 @@ def _put_bool(value: int, word: bool, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def _put_char(value: int, out: Bytes, to: int) -> int:
     """``"char"``: a zero byte is the empty string, a high byte an octal escape (since Postgres 16)."""
     if value >= 128:
@@ -77,7 +77,7 @@ def _put_char(value: int, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def _put_uuid(buf: Bytes, at: int, out: Bytes, to: int) -> int:
     for start, count in ((0, 4), (4, 2), (6, 2), (8, 2), (10, 6)):
         if start > 0:
@@ -87,7 +87,7 @@ def _put_uuid(buf: Bytes, at: int, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def _put_moment(value: int, form: int, out: Bytes, to: int) -> int:
     """A date, time or timestamp; -1 if the type can't have the value."""
     if form == TIME:
@@ -107,7 +107,7 @@ def _put_moment(value: int, form: int, out: Bytes, to: int) -> int:
     return put_infinity(value < 0, out, to)
 
 
-@kernel
+@leaf
 def _put_value(buf: Bytes, at: int, count: int, form: int, out: Bytes, to: int) -> int:
     """One value; -1 if the type can't have it."""
     if form <= CHAR:

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes, FormatError
 from walshadow_core.decode.columns import BadValue, VarColumn, VarFill, copy_bytes
 from walshadow_core.decode.text_quote import DOUBLE_QUOTE, ROOM, put_quoted
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import leaf
 
 QUOTED_ROOM: Final = ROOM + 2
 """Bytes that put_part needs besides two per byte of the string."""
 
 _WHITESPACE: Final = b" \t\n\r\v\f"
-_NULL = np.frombuffer(b"null", np.uint8)
 
 
 def special_bytes(marks: bytes) -> NDArray[np.uint8]:
@@ -28,7 +27,7 @@ def special_bytes(marks: bytes) -> NDArray[np.uint8]:
     return table
 
 
-@kernel
+@leaf
 def put_part(buf: Bytes, at: int, stop: int, special: NDArray[np.uint8], mark: int, out: Bytes, to: int) -> int:
     """One part, in quotes where it needs them; where it ends. ``mark`` is what goes before a quote inside."""
     found = np.uint8(1) if at == stop else np.uint8(0)
@@ -38,17 +37,6 @@ def put_part(buf: Bytes, at: int, stop: int, special: NDArray[np.uint8], mark: i
         return put_quoted(buf, at, stop, DOUBLE_QUOTE, mark, out, to)
     copy_bytes(buf, at, stop - at, out, to)
     return to + stop - at
-
-
-@kernel
-def is_null_word(buf: Bytes, at: int, stop: int) -> bool:
-    """Whether a string is NULL in any case (pg_strcasecmp)."""
-    if stop - at != _NULL.size:
-        return False
-    same = True
-    for k in range(_NULL.size):
-        same &= buf[np.uint64(at + k)] | 32 == _NULL[k]
-    return same
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from walshadow_core.api import Bytes
-from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.jit import leaf
 
 DAY_MICROSECONDS: Final = 86_400_000_000
 SECOND_MICROSECONDS: Final = 1_000_000
@@ -29,7 +29,7 @@ _INFINITY = np.frombuffer(b"-infinity", np.uint8)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
-@kernel
+@leaf
 def put_number(value: int | np.uint64, least: int, out: Bytes, to: int) -> int:
     """A number that is not negative (any uint64), in ``least`` decimals or more."""
     left = np.uint64(value)
@@ -46,7 +46,7 @@ def put_number(value: int | np.uint64, least: int, out: Bytes, to: int) -> int:
     return to + many
 
 
-@kernel
+@leaf
 def put_signed(value: int, out: Bytes, to: int) -> int:
     """Any int64."""
     if value < 0:
@@ -55,7 +55,7 @@ def put_signed(value: int, out: Bytes, to: int) -> int:
     return put_number(np.uint64(value), 1, out, to)
 
 
-@kernel
+@leaf
 def put_infinity(negative: bool, out: Bytes, to: int) -> int:
     """``infinity`` or ``-infinity``."""
     for j in range(0 if negative else 1, _INFINITY.size):
@@ -64,7 +64,7 @@ def put_infinity(negative: bool, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def put_hex(buf: Bytes, start: int, count: int, out: Bytes, to: int) -> int:
     """Bytes in lower-case hex."""
     for k in range(start, start + count):
@@ -75,7 +75,7 @@ def put_hex(buf: Bytes, start: int, count: int, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def put_time(seconds: int, micros: int, out: Bytes, to: int) -> int:
     """hh:mm:ss and the fraction without trailing zeros (AppendSeconds)."""
     minutes = seconds // 60
@@ -92,7 +92,7 @@ def put_time(seconds: int, micros: int, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def _put_day(days: int, out: Bytes, to: int) -> tuple[int, bool]:
     """yyyy-mm-dd of a day since 2000-01-01, and whether it is BC."""
     since = days + DAYS_BEFORE_2000
@@ -114,7 +114,7 @@ def _put_day(days: int, out: Bytes, to: int) -> tuple[int, bool]:
     return put_number(day + 1, 2, out, to + 1), year <= 0
 
 
-@kernel
+@leaf
 def _put_era(bc: bool, out: Bytes, to: int) -> int:
     if bc:
         out[to] = _SPACE
@@ -124,14 +124,14 @@ def _put_era(bc: bool, out: Bytes, to: int) -> int:
     return to
 
 
-@kernel
+@leaf
 def put_date(days: int, out: Bytes, to: int) -> int:
     """A day since 2000-01-01 as EncodeDateOnly writes it under DateStyle ISO."""
     to, bc = _put_day(days, out, to)
     return _put_era(bc, out, to)
 
 
-@kernel
+@leaf
 def put_timestamp(micros: int, zone: bool, out: Bytes, to: int) -> int:
     """Microseconds since 2000-01-01 as EncodeDateTime writes them under DateStyle ISO, with the zone of UTC or
     without."""

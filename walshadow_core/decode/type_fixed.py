@@ -28,6 +28,7 @@ from walshadow_core.decode.columns import (
     CodecMaker,
     FixedColumn,
     FixedFill,
+    Spare,
     TypeUse,
     Validity,
     enlarged,
@@ -271,6 +272,7 @@ class BoolColumn:
 
     def __init__(self) -> None:
         self._bits: Bytes = np.empty(FIRST_ROWS // 8, np.uint8)
+        self._spare = Spare()
         self._validity = Validity()
         self._rows = 0
 
@@ -296,7 +298,7 @@ class BoolColumn:
         rows, bits = self._rows, self._bits
         bitmap, nulls = self._validity.take(rows)
         self._rows = 0
-        self._bits = np.empty(bits.size, np.uint8)
+        self._bits = self._spare.instead_of(bits, bits.size)
         return pa.Array.from_buffers(pa.bool_(), rows, [bitmap, pa.py_buffer(bits[: (rows + 7) >> 3])], nulls)
 
 

@@ -24,7 +24,8 @@ from walshadow_core.decode.columns import (
     TypeUse,
     VarColumn,
     VarFill,
-    copy_bytes,
+    copy_value,
+    load64,
 )
 from walshadow_core.decode.deform import KIND_VALUE
 from walshadow_core.decode.encodings import InvalidText, refuse_encoding, transcode
@@ -49,7 +50,7 @@ def take_bytes(
         count = int(length[i]) if kind[i] == KIND_VALUE else 0
         if used + count > room:
             return NO_ROOM, i, used
-        copy_bytes(buf, int(offset[i]), count, data, used)
+        copy_value(buf, int(offset[i]), count, data, used)
         used += count
         offsets[row + i + 1] = used
     return DONE, kind.size, used
@@ -77,10 +78,28 @@ def take_names(
                 count += 1
             if used + count > room:
                 return NO_ROOM, i, used
-            copy_bytes(buf, start, count, data, used)
+            copy_value(buf, start, count, data, used)
         used += count
         offsets[row + i + 1] = used
     return DONE, kind.size, used
+
+
+@kernel
+def plain_text(text: Bytes) -> bool:
+    """Whether all of it is ASCII without a zero byte: the same in every encoding, and valid in each."""
+    ones, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+    found = np.uint64(0)
+    at = np.uint64(0)
+    # One less than a byte with its high bit set keeps that bit, unless the byte was zero (or 0x80).
+    for _ in range(np.uint64(text.size >> 3)):
+        word = load64(text, at)
+        found |= word | ~((word | high) - ones)
+        at += np.uint64(8)
+    for i in range(at, np.uint64(text.size)):
+        if text[i] == 0:
+            return False
+        found |= np.uint64(text[i])
+    return bool(found & high == np.uint64(0))
 
 
 class TextColumn(VarColumn):
@@ -91,14 +110,24 @@ class TextColumn(VarColumn):
         self._name = name
         self._encoding = encoding
         self._policy = options.invalid_text
+        self._plain = True
+
+    def append(self, buf: Bytes, offset: NDArray[np.int32], length: NDArray[np.int32], kind: NDArray[np.uint8]) -> None:
+        """See ColumnBuilder."""
+        before = self._used
+        super().append(buf, offset, length, kind)
+        # Now, while the bytes are in the CPU's cache.
+        self._plain = self._plain and plain_text(self._data[before : self._used])
 
     def finish(self) -> pa.Array:
         """See ColumnBuilder. Raises FormatError naming the column if text is invalid and the policy is ``error``."""
         rows, offsets, data, bitmap, nulls = self.take()
-        try:
-            data, offsets = transcode(data, offsets, self._encoding, self._policy)
-        except InvalidText as error:
-            raise FormatError(f'column "{self._name}": {error.message}', error.remedy) from None
+        plain, self._plain = self._plain, True
+        if not plain:
+            try:
+                data, offsets = transcode(data, offsets, self._encoding, self._policy)
+            except InvalidText as error:
+                raise FormatError(f'column "{self._name}": {error.message}', error.remedy) from None
         return pa.Array.from_buffers(pa.string(), rows, [bitmap, pa.py_buffer(offsets), pa.py_buffer(data)], nulls)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,10 +25,15 @@ from walshadow_core.pgformat.varlena import COMPRESSED_BIT
 
 PACKAGES: Final = ("walshadow_core.pgformat.", "walshadow_core.decode.")
 
+USUAL, JSON, JSONPATH, SEARCH, FLOATS, CONTAINERS, OTHERS = GROUPS = (
+    "usual types", "jsonb", "jsonpath", "text search", "floats as text", "arrays, composites, ranges", "other types",
+)  # fmt: skip
+"""Sorts of types whose kernels are compiled together: the first run on a machine waits for those of its tables."""
+
 
 @dataclass(frozen=True)
 class _Sample:
-    """A column and one value of it, varlena header included."""
+    """A column and one value of it, varlena header included. ``group`` is one of GROUPS."""
 
     name: str
     type_oid: int
@@ -38,6 +43,7 @@ class _Sample:
     schema: str = "pg_catalog"
     type: PgType | None = None
     form: Form = "own"
+    group: str = USUAL
 
     @property
     def attribute(self) -> Attribute:
@@ -76,30 +82,60 @@ _SAMPLES: Final = (
     _Sample("timetz", oid.TIMETZ, 12, bytes(12)),
     _Sample("interval", oid.INTERVAL, 16, bytes(16)),
     _Sample("uuid", oid.UUID, 16, bytes(16)),
-    _Sample("jsonb", oid.JSONB, -1, _short(bytes.fromhex("00000040"))),
-    _Sample("jsonpath", oid.JSONPATH, -1, _short(bytes.fromhex("01000080 1b000000 00000000"))),
-    _Sample("tsvector", oid.TSVECTOR, -1, _short(bytes(4))),
-    _Sample("tsquery", oid.TSQUERY, -1, _short(bytes(4))),
-    _Sample("pg_snapshot", oid.PG_SNAPSHOT, -1, _short(bytes(20))),
-    _Sample("hstore", 1, -1, _short(bytes.fromhex("00000080")), schema="public"),
-    _Sample("float8 as text", oid.FLOAT8, 8, bytes(8), form="text"),
-    _Sample("inet", oid.INET, -1, _short(b"\2\x20" + bytes(4))),
-    _Sample("macaddr", oid.MACADDR, 6, bytes(6)),
-    _Sample("varbit", oid.VARBIT, -1, _short(bytes(4))),
-    _Sample("money", oid.MONEY, 8, bytes(8)),
-    _Sample("money as text", oid.MONEY, 8, bytes(8), form="text"),
-    _Sample("pg_lsn", oid.PG_LSN, 8, bytes(8)),
-    _Sample("xml", oid.XML, -1, _short(b"<a/>")),
-    _Sample("ltree", 1, -1, _short(bytes(4)), schema="public"),
-    _Sample("vector", 1, -1, _short(bytes(4)), schema="public"),
-    _Sample("geometry", 1, -1, _short(bytes(4) + struct.pack("<II", 2, 0)), schema="public"),
+    _Sample("jsonb", oid.JSONB, -1, _short(bytes.fromhex("00000040")), group=JSON),
+    _Sample("jsonpath", oid.JSONPATH, -1, _short(bytes.fromhex("01000080 1b000000 00000000")), group=JSONPATH),
+    _Sample("tsvector", oid.TSVECTOR, -1, _short(bytes(4)), group=SEARCH),
+    _Sample("tsquery", oid.TSQUERY, -1, _short(bytes(4)), group=SEARCH),
+    _Sample("pg_snapshot", oid.PG_SNAPSHOT, -1, _short(bytes(20)), group=OTHERS),
+    _Sample("hstore", 1, -1, _short(bytes.fromhex("00000080")), schema="public", group=OTHERS),
+    _Sample("float8 as text", oid.FLOAT8, 8, bytes(8), form="text", group=FLOATS),
+    _Sample("inet", oid.INET, -1, _short(b"\2\x20" + bytes(4)), group=OTHERS),
+    _Sample("macaddr", oid.MACADDR, 6, bytes(6), group=OTHERS),
+    _Sample("varbit", oid.VARBIT, -1, _short(bytes(4)), group=OTHERS),
+    _Sample("money", oid.MONEY, 8, bytes(8), group=OTHERS),
+    _Sample("money as text", oid.MONEY, 8, bytes(8), form="text", group=OTHERS),
+    _Sample("pg_lsn", oid.PG_LSN, 8, bytes(8), group=OTHERS),
+    _Sample("xml", oid.XML, -1, _short(b"<a/>"), group=OTHERS),
+    _Sample("ltree", 1, -1, _short(bytes(4)), schema="public", group=OTHERS),
+    _Sample("vector", 1, -1, _short(bytes(4)), schema="public", group=FLOATS),
+    _Sample("geometry", 1, -1, _short(bytes(4) + struct.pack("<II", 2, 0)), schema="public", group=OTHERS),
 )
 
 
 def _containers() -> Iterator[_Sample]:
     for known, value, form in container_samples():
         stored = value if known.length >= 0 else _short(value)
-        yield _Sample(f"{known.name} as {form}", known.oid, known.length, stored, type=known, form=form)
+        yield _Sample(
+            f"{known.name} as {form}", known.oid, known.length, stored, type=known, form=form, group=CONTAINERS
+        )
+
+
+_USUAL_TYPES: Final = {
+    oid.BOOL, oid.BYTEA, oid.CHAR, oid.NAME, oid.INT8, oid.INT2, oid.INT4, oid.TEXT, oid.OID, oid.JSON, oid.FLOAT4,
+    oid.FLOAT8, oid.BPCHAR, oid.VARCHAR, oid.DATE, oid.TIME, oid.TIMESTAMP, oid.TIMESTAMPTZ, oid.INTERVAL, oid.TIMETZ,
+    oid.NUMERIC, oid.UUID,
+}  # fmt: skip
+_GROUP_OF: Final = {oid.JSONB: JSON, oid.JSONPATH: JSONPATH, oid.TSVECTOR: SEARCH, oid.TSQUERY: SEARCH}
+_OF_FLOATS: Final = {
+    oid.POINT, oid.LSEG, oid.PATH, oid.BOX, oid.POLYGON, oid.LINE, oid.CIRCLE, "cube", "vector", "halfvec", "sparsevec",
+}  # fmt: skip
+
+
+def groups_of(known: PgType, form: Form = "own") -> set[str]:
+    """The GROUPS of kernels that a column of this type asks for in that form."""
+    parts = [t for t in (known.element, known.base, known.subtype, known.range) if t is not None]
+    parts += [field.type for field in known.fields if field.type is not None]
+    if parts or known.kind == "e":
+        own = known.kind == "d" or (form == "own" and known.kind not in ("r", "m"))
+        inner = (groups_of(part, "own" if own and form == "own" else "text") for part in parts)
+        return set().union(*inner, () if known.kind == "d" else (CONTAINERS,))
+    if known.oid in _USUAL_TYPES:
+        if form == "own":
+            return {USUAL}
+        return {USUAL, FLOATS if known.oid in (oid.FLOAT4, oid.FLOAT8) else CONTAINERS}
+    if known.oid in _OF_FLOATS or known.name in _OF_FLOATS:
+        return {FLOATS}
+    return {_GROUP_OF.get(known.oid, OTHERS)}
 
 
 def _relation(sample: _Sample) -> RelationDescriptor:
@@ -128,11 +164,13 @@ def sample_page(value: bytes, attributes: int = 1) -> Bytes:
     return page
 
 
-def warmup(progress: Callable[[str], object] | None = None) -> None:
-    """Compile or load every kernel of pgformat and decode; ``progress`` hears what is next. Kernels of other
-    layers and of plugins are theirs to warm up."""
+def warmup(groups: Collection[str] = GROUPS, progress: Callable[[str], object] | None = None) -> None:
+    """Compile or load the kernels of pgformat and decode that these GROUPS ask for; ``progress`` hears what is next.
+    Kernels of other layers and of plugins are theirs to warm up."""
     walker = heap.PageWalker(max_pages=1)
     for sample in (*_SAMPLES, *_containers()):
+        if sample.group not in groups:
+            continue
         if progress is not None:
             progress(sample.name)
         page = sample_page(sample.value)

@@ -145,8 +145,8 @@ class ToastStore:
 
     def _mend(self, index: int, extents: Extents, out: Bytes) -> None:
         """Put value ``index`` together chunk by chunk, as its extents don't simply follow each other: a chunk may be
-        there twice, as where its id was given again after a transaction that failed. What has committed goes before
-        what may have. Raises MissingValue."""
+        there twice, as where pages were copied while vacuum freed its id and another value took it. What has committed
+        goes before what may have. Raises MissingValue."""
         size = len(out)
         count = -(-size // MAX_CHUNK)
         have: dict[int, tuple[bool, bytes]] = {}

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from walshadow_core.api import (
     DEFER,
@@ -140,13 +141,14 @@ def gate_hints(
     decision: NDArray[np.uint8],
     path: NDArray[np.uint8],
     counts: NDArray[np.int64],
-) -> None:
-    """Decide n tuples by their headers alone.
+) -> int:
+    """Decide n tuples by their headers alone; gives how many are left open (DEFER).
 
     ``hint_paths`` uint8[4096] gives the path code of an infomask, ``verdicts`` uint8[256] the decision of a path
     code. Writes ``decision`` uint8[n] (GATED, EMIT, DEFER), ``path`` uint8[n] (``XMIN_* | XMAX_* << 4``), and
     adds to ``counts`` int64[256] how many tuples came by each path.
     """
+    left_open = 0
     for i in range(len(xmin)):
         code = np.int64(hint_paths[infomask[i] >> 4])
         if xmin[i] < FIRST_NORMAL_XID and code & 15 == XMIN_STATUS:
@@ -155,7 +157,9 @@ def gate_hints(
             code = code & 15 | (XMAX_ZERO if xmax[i] == 0 else XMAX_PERMANENT) << 4
         path[i] = code
         decision[i] = verdicts[code]
+        left_open += verdicts[code] == DEFER
         counts[code] += 1
+    return left_open
 
 
 class Gate:
@@ -187,21 +191,23 @@ class Gate:
         Raises FormatError for a transaction or multixact whose fate is not known.
         """
         complete = self._status.complete
-        xmin = np.require(headers.xmin, np.uint32, ("C", "W"))
-        xmax = np.require(headers.xmax, np.uint32, ("C", "W"))
-        infomask = np.require(headers.infomask, np.uint16, ("C", "W"))
+        xmin, xmax = _for_kernel(headers.xmin, np.uint32), _for_kernel(headers.xmax, np.uint32)
+        infomask = _for_kernel(headers.infomask, np.uint16)
         decision = np.empty(len(xmin), np.uint8)
         path = np.empty(len(xmin), np.uint8)
         codes = np.zeros(256, np.int64)
-        gate_hints(xmin, xmax, infomask, _HINT_PATHS, _VERDICTS, decision, path, codes)
+        left_open = gate_hints(xmin, xmax, infomask, _HINT_PATHS, _VERDICTS, decision, path, codes)
+        if not left_open:
+            with self._lock:
+                self._codes += codes
+            return decision
         codes[_VERDICTS == DEFER] = 0
-
         resolved: Counter[str] = Counter()
-        open_ = np.flatnonzero(decision == DEFER)
-        if complete and len(open_):
+        if complete:
+            open_ = np.flatnonzero(decision == DEFER)
             decision[open_] = self._resolve(xmin[open_], xmax[open_], path[open_], resolved)
-        elif len(open_):
-            resolved["deferred"] = len(open_)
+        else:
+            resolved["deferred"] = left_open
         with self._lock:
             self._codes += codes
             self._resolved += resolved
@@ -261,6 +267,14 @@ class Gate:
         if np.any(normal):
             states[normal] = self._status.state(heads[normal])
         return np.repeat(states, np.diff(starts, append=len(xids)))
+
+
+def _for_kernel(array: NDArray[Any], dtype: DTypeLike) -> NDArray[Any]:
+    """The array as kernels are compiled for it: itself, nearly always (np.require takes longer to find that out)."""
+    flags = array.flags
+    if array.dtype == dtype and flags.c_contiguous and flags.writeable:
+        return array
+    return np.require(array, dtype, ("C", "W"))
 
 
 def _path_names(code: int) -> tuple[str, str]:

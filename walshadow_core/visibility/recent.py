@@ -15,9 +15,19 @@ from walshadow_core.pgformat.heap import (
     HEAP_XMIN_FROZEN,
     HEAP_XMIN_INVALID,
 )
+from walshadow_core.pgformat.jit import kernel
 
 FIRST_NORMAL_XID = 3
 """``access/transam.h``: lower ones are of no transaction."""
+
+
+@kernel
+def any_at_or_after(xids: NDArray[np.uint32], oldest: np.uint32) -> bool:
+    """Whether one of them is ``oldest`` or comes after it, on the circle that xids are."""
+    found = 0
+    for i in range(len(xids)):
+        found += int((np.int64(xids[i]) - np.int64(oldest)) & 0xFFFFFFFF < 0x80000000)
+    return found > 0
 
 
 class RecentXids:
@@ -33,13 +43,10 @@ class RecentXids:
         found: NDArray[np.bool_] = ((xids - self._oldest).view(np.int32) >= 0) & (xids >= FIRST_NORMAL_XID)
         return found
 
-    def _any_after(self, xids: NDArray[np.uint32]) -> bool:
-        """A quick look, as nearly all tuples are older."""
-        return bool((xids - self._oldest).view(np.int32).max() >= 0)
-
     def add(self, headers: TupleHeaders) -> None:
         """Take the headers of tuples of the table, whatever is decided about them."""
-        if not len(headers.xmin) or not (self._any_after(headers.xmin) or self._any_after(headers.xmax)):
+        # A quick look, as nearly all tuples are older.
+        if not any_at_or_after(headers.xmin, self._oldest) and not any_at_or_after(headers.xmax, self._oldest):
             return
         mask = headers.infomask
         inserted = self._recent(headers.xmin) & (mask & HEAP_XMIN_FROZEN != HEAP_XMIN_FROZEN)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import resource
 import tempfile
 import threading
 from bisect import bisect_right
+from functools import cache
 from pathlib import Path
 from typing import IO
 
@@ -36,6 +39,15 @@ class MemoryBudget:
             self.used -= n
 
 
+@cache
+def allow_many_files() -> None:
+    """Raise this process's limit of open files as far as it may: a pass over many relations has files for each, and the
+    usual soft limit is for programs that use select()."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 class SpoolFile:
     """An unlinked file in ``folder`` that grows at its end; made when the first bytes come. ``what`` is what it holds,
     for errors. Threads may read while none appends."""
@@ -50,6 +62,7 @@ class SpoolFile:
         """Write ``data`` behind what is there. Raises WalshadowError where the disk is full."""
         try:
             if self._file is None:
+                allow_many_files()
                 self._file = tempfile.TemporaryFile(dir=self._folder, buffering=0)  # noqa: SIM115
             view = memoryview(data)
             while view:

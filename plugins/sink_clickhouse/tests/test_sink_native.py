@@ -17,7 +17,16 @@ from walshadow_sink_clickhouse import kernels
 from walshadow_sink_clickhouse.blocks import Block
 from walshadow_sink_clickhouse.native import NativeEncoder, SentColumn, varint
 from walshadow_sink_clickhouse.pgtypes import numeric_shape, own_type
-from walshadow_sink_clickhouse.typemap import META_TYPES, STRING, ColumnType, decimal_type, timestamp_type
+from walshadow_sink_clickhouse.typemap import (
+    META_TYPES,
+    STRING,
+    ColumnType,
+    Part,
+    array_type,
+    decimal_type,
+    timestamp_type,
+    tuple_type,
+)
 
 from walshadow_core.api import DestinationError, PgType
 from walshadow_core.testing.destination_contract import numeric_typmod
@@ -46,15 +55,34 @@ def one(kind: ColumnType, value: Any) -> bytes:
     return int(value).to_bytes(kind.width, "little", signed=not kind.name.startswith("U"))
 
 
+def plain_column(kind: ColumnType, nullable: bool, values: list[Any]) -> bytes:
+    """One column's values; NULL of an array is an empty one."""
+    if kind.encoding == "array":
+        lists = [v or [] for v in values]
+        ends = np.cumsum([len(v) for v in lists]).astype("<u8").tobytes()
+        element = kind.parts[0]
+        return ends + plain_column(element.type, element.nullable, [v for one in lists for v in one])
+    if kind.encoding == "tuple":
+        return b"".join(plain_column(part.type, part.nullable, [v[part.name] for v in values]) for part in kind.parts)
+    nulls = bytes(v is None for v in values) if nullable else b""
+    empty: Any = {"string": b"", "uuid": bytes(16), "decimal": decimal.Decimal(0)}.get(kind.encoding, 0)
+    return nulls + b"".join(one(kind, empty if v is None else v) for v in values)
+
+
 def plain_block(columns: list[SentColumn], cells: list[list[Any]]) -> bytes:
     out = varint(len(columns)) + varint(len(cells[0]))
     for column, values in zip(columns, cells, strict=True):
-        out += text(column.name) + text(column.sent_type)
-        if column.nullable:
-            out += bytes(v is None for v in values)
-        empty: Any = {"string": b"", "uuid": bytes(16), "decimal": decimal.Decimal(0)}.get(column.type.encoding, 0)
-        out += b"".join(one(column.type, empty if v is None else v) for v in values)
+        out += text(column.name) + text(column.sent_type) + plain_column(column.type, column.nullable, values)
     return out
+
+
+def arrow_of(kind: ColumnType) -> pa.DataType:
+    """The Arrow type of a column's values."""
+    if kind.encoding == "array":
+        return pa.list_(arrow_of(kind.parts[0].type))
+    if kind.encoding == "tuple":
+        return pa.struct([(part.name, arrow_of(part.type)) for part in kind.parts])
+    return kind.arrow[-1]
 
 
 FIXED = {
@@ -71,6 +99,24 @@ FIXED = {
     ))
     for p in (9, 10, 18, 19, 38, 39, 76)
 }  # fmt: skip
+SCALARS = sorted(FIXED)
+
+
+def listed(name: str, nullable: bool = True) -> tuple[ColumnType, st.SearchStrategy[Any]]:
+    """Lists of what FIXED has."""
+    kind, values = FIXED[name]
+    return array_type(Part(kind, nullable)), st.lists(values | st.none() if nullable else values, max_size=5)
+
+
+FIXED |= {f"{name}[]": listed(name) for name in SCALARS}
+FIXED["lists"] = (array_type(Part(listed("text")[0], False)), st.lists(listed("text")[1], max_size=3))
+FIXED["firm"] = listed("i64", nullable=False)
+FIXED["tuple"] = (
+    tuple_type([Part(FIXED["text"][0], True, "t"), Part(listed("bool")[0], True, "l"), Part(FIXED["d19"][0], True, "d")]),
+    st.fixed_dictionaries({
+        "t": FIXED["text"][1] | st.none(), "l": listed("bool")[1] | st.none(), "d": FIXED["d19"][1] | st.none(),
+    }),
+)  # fmt: skip
 
 
 @st.composite
@@ -79,7 +125,7 @@ def tables(draw: st.DrawFn) -> tuple[list[SentColumn], list[list[Any]], int]:
     columns, cells = [], []
     for i, name in enumerate(draw(st.lists(st.sampled_from(sorted(FIXED)), min_size=1, max_size=5))):
         kind, values = FIXED[name]
-        nullable = draw(st.booleans())
+        nullable = kind.encoding != "tuple" and draw(st.booleans())
         columns.append(SentColumn(f"c{i}", kind, nullable))
         cells.append(draw(st.lists(values | st.none() if nullable else values, min_size=rows, max_size=rows)))
     return columns, cells, draw(st.integers(0, rows))
@@ -90,7 +136,7 @@ def tables(draw: st.DrawFn) -> tuple[list[SentColumn], list[list[Any]], int]:
 def test_blocks(table: tuple[list[SentColumn], list[list[Any]], int]) -> None:
     """Two batches, slices of one, are two blocks; NULL slots hold whatever Arrow has there."""
     columns, cells, cut = table
-    arrays = [pa.array(values, c.type.arrow[-1]) for c, values in zip(columns, cells, strict=True)]
+    arrays = [pa.array(values, arrow_of(c.type)) for c, values in zip(columns, cells, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, names=[c.name for c in columns])
     encoder = NativeEncoder(columns, "clamp")
     block = Block(in_file=False)
@@ -99,7 +145,16 @@ def test_blocks(table: tuple[list[SentColumn], list[list[Any]], int]) -> None:
         encoder.append(batch.slice(start, end - start), block)
         expected += plain_block(columns, [values[start:end] for values in cells])
     assert bytes(block.content()) == expected
-    assert block.rows == batch.num_rows and not encoder.adjusted
+    assert block.rows == batch.num_rows
+    empties = {c.name: lost for c, values in zip(columns, cells, strict=True) if (lost := lost_nulls(c.type, values))}
+    assert encoder.adjusted == empties
+
+
+def lost_nulls(kind: ColumnType, values: list[Any]) -> int:
+    """Arrays that were NULL."""
+    if kind.encoding == "tuple":
+        return sum(lost_nulls(part.type, [v[part.name] for v in values]) for part in kind.parts)
+    return values.count(None) if kind.encoding == "array" else 0
 
 
 @pytest.mark.parametrize("length", [0, 1, 15, 16, 17, 31, 32, 127, 128, 16383, 16384, 100_000])

@@ -73,6 +73,25 @@ def test_type_map(embedded: Any) -> None:
         "timestamptz": "DateTime64(6, 'UTC')",
         "timestamptz(0)": "DateTime64(0, 'UTC')",
         "uuid": "UUID",
+        "money": "Decimal(19, 2)",
+        "xid8": "UInt64",
+        "regclass": "UInt32",
+        "app.amount": "Int32",
+    }
+    pair = "Tuple(n Nullable(Int32), `a \\`b\\\\` Nullable(String), list Array(Nullable(Int32)))"
+    whole = {
+        "app.mood": "LowCardinality(Nullable(String))",
+        "app.mood[]": "Array(LowCardinality(Nullable(String)))",
+        "app.pair": pair,
+        "app.pair[]": "String",
+        "boolean[]": "Array(Nullable(Bool))",
+        "int2vector": "Array(Int16)",
+        "integer[]": "Array(Nullable(Int32))",
+        "integer[][]": "Array(Array(Nullable(Int32)))",
+        "numeric(12,2)[]": "Array(Nullable(Decimal(12, 2)))",
+        "text[]": "Array(Nullable(String))",
+        "timestamp[]": "Array(Nullable(DateTime64(6, 'UTC')))",
+        "vector(2)": "Array(Float32)",
     }
     expected |= {t.name: f"Decimal{t.name[7:].replace(',', ', ')}" for t in TYPES if t.name.startswith("numeric(")}
     destination = embedded()
@@ -86,7 +105,8 @@ def test_type_map(embedded: Any) -> None:
     assert landed.pop("id") == "Int64" and landed[firm.name] == "Int16"
     for case in TYPES:
         if case.column != firm.name:
-            assert landed[case.column] == f"Nullable({expected.get(case.name, 'String')})", case.name
+            usual = f"Nullable({expected.get(case.name, 'String')})"
+            assert landed[case.column] == whole.get(case.name, usual), case.name
     assert about(destination, "comment") == "walshadow: loaded from app.orders"
     assert about(destination, "engine_full").startswith("ReplacingMergeTree(_lsn, _is_deleted) ORDER BY (id)")
     destination.close()

@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import walshadow_sink_clickhouse.writer as writer_module
 from walshadow_sink_clickhouse.blocks import BlockPool
 from walshadow_sink_clickhouse.client import Connection, connect
 from walshadow_sink_clickhouse.engine import EngineProcess, EngineServer
@@ -27,6 +28,12 @@ from walshadow_core.testing.destination_contract import SIMPLE, make_relation, s
 
 SLOW = "sleepEachRow(0.02) = 0"
 """As a materialized column: 50 rows take a second."""
+
+
+@pytest.fixture(autouse=True)
+def send_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every batch is an insert of its own, unless a test says otherwise."""
+    monkeypatch.setattr(writer_module, "SEND_BYTES", 0)
 
 
 def slow_staging(destination: Any) -> Any:
@@ -164,6 +171,63 @@ def test_several_writers_share_the_blocks(opened: Any) -> None:
         list(threads.map(fill, writers))
     assert [w.stats.rows for w in writers] == [5] * 5
     destination.close()
+
+
+def test_batches_are_gathered(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small ones go in together: by bytes, by rows, and at the end what is left."""
+    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    monkeypatch.setattr(writer_module, "SEND_ROWS", 30)
+    destination = opened()
+    writer = destination.create_staging(destination.plan(make_relation(SIMPLE), "t"))
+    for start in range(0, 100, 10):
+        writer.write(simple_batch(range(start, start + 10)))
+    writer.finish()
+    assert writer.stats.rows == 100
+    connection: Connection = destination._connection
+    found = connection.rows(f"SELECT count(), uniqExact(id), uniqExact(_part) FROM {destination._name('t__wsstg')}")
+    assert [int(n) for n in found[0]] == [100, 100, 4]
+    destination.close()
+
+
+def test_gathered_rows_of_many_writers(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More writers than blocks, in turn by one thread: some must send what they have, and none waits for ever."""
+    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    destination = opened()
+    plans = [destination.plan(make_relation(SIMPLE, name=f"t{i}"), f"t{i}") for i in range(7)]
+    writers = [destination.create_staging(plan) for plan in plans]
+    for i in range(6):
+        for writer in writers:
+            writer.write(simple_batch([2 * i, 2 * i + 1]))
+    writers.pop().abort()
+    for writer in writers:
+        writer.finish()
+    assert [w.stats.rows for w in writers] == [12] * 6
+    destination.close()
+
+
+def test_a_bad_batch_leaves_the_gathered_ones(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    destination = opened()
+    writer = destination.create_staging(destination.plan(make_relation(SIMPLE), "t"))
+    writer.write(simple_batch([1]))
+    with pytest.raises(DestinationError, match="columns came"):
+        writer.write(simple_batch([2]).select([0]))
+    writer.write(simple_batch([3]))
+    writer.finish()
+    assert writer.stats.rows == 2
+    destination.close()
+
+
+def test_pool_keeps_two_for_others() -> None:
+    """Blocks that wait for more to come into them never leave fewer than two that come back by themselves."""
+    pool = BlockPool(3, in_files=False)
+    never = threading.Event()
+    first, second = pool.take(never), pool.take(never)
+    assert first is not None and second is not None
+    assert pool.may_keep(first) and pool.may_keep(first) and not pool.may_keep(second)
+    pool.give(first)
+    assert pool.may_keep(second)
+    assert not any(BlockPool(2, in_files=False).may_keep(block) for block in (first, second))
 
 
 def test_pool_waits() -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from walshadow_core.api import Bytes
 
 _STEP = 4 << 20
+_FIRST = 40 << 20
+"""Address space of a block from the beginning: memory is only used as it is written to, and growing costs."""
 
 
 def unnamed_file(label: str) -> IO[bytes]:
@@ -46,7 +48,7 @@ class Block:
         needed = self.used + extra
         if needed <= len(self.array):
             return
-        size = -(-needed // _STEP) * _STEP
+        size = max(_FIRST, -(-needed // _STEP) * _STEP)
         if self._file is None:
             grown = np.empty(size, np.uint8)
             grown[: self.used] = self.array[: self.used]
@@ -84,6 +86,8 @@ class BlockPool:
         self._in_files = in_files
         self._free: list[Block] = []
         self._may_make = limit
+        self._may_keep = limit - 2
+        self._kept: set[Block] = set()
         self._changed = threading.Condition()
 
     def take(self, unless: threading.Event) -> Block | None:
@@ -98,10 +102,19 @@ class BlockPool:
             self._may_make -= 1
         return Block(self._in_files)
 
+    def may_keep(self, block: Block) -> bool:
+        """Whether the block may wait for more to come into it: two that do not are left for whoever needs one."""
+        with self._changed:
+            if len(self._kept) >= self._may_keep and block not in self._kept:
+                return False
+            self._kept.add(block)
+            return True
+
     def give(self, block: Block) -> None:
         """Bring one back."""
         block.clear()
         with self._changed:
+            self._kept.discard(block)
             self._free.append(block)
             self._changed.notify()
 

@@ -170,7 +170,9 @@ def _form(pg: PgType, typmod: int, dimensions: int, landed: TypeName) -> Form:
         depth = max(dimensions, 1)
         for _ in range(depth):
             bare = bare.bare.parts[0]
-        return List(_form(pg.element, typmod, 0, bare), depth)
+        element = _form(pg.element, typmod, 0, bare)
+        assert isinstance(element, Single), "what has parts is no element of an Array"
+        return List(element, depth)
     if pg.kind == "c":
         fields = live_fields(pg)
         names = bare.names or (None,) * len(fields)
@@ -198,12 +200,12 @@ def beyond_comparison(column: ColumnPlan) -> str | None:
 
 
 def source_value(column: ColumnPlan, asked: Asked) -> str:
-    """The Postgres expression of one value's canonical text, after what the policy does; NULL stays NULL."""
+    """The Postgres expression of one value's canonical text, after what the policy does."""
     return form_of(column).source(quote_postgres(column.attribute.name), asked)
 
 
 def destination_value(column: ColumnPlan) -> str:
-    """The ClickHouse expression of one value's canonical text; NULL stays NULL."""
+    """The ClickHouse expression of one value's canonical text."""
     return form_of(column).destination(identifier(column.name))
 
 

@@ -14,7 +14,7 @@ from walshadow_sink_clickhouse.canonical import (
     source_label,
     source_value,
 )
-from walshadow_sink_clickhouse.forms import Asked, destination_joined, quote_postgres, source_joined
+from walshadow_sink_clickhouse.forms import Asked, joined, quote_postgres
 from walshadow_sink_clickhouse.quoting import identifier, qualified
 
 DESTINATION_SETTINGS = {
@@ -60,12 +60,12 @@ def source_side(plan: TablePlan, left_out: Mapping[str, str], policy: str) -> Co
 
 
 def _source_digest(columns: Sequence[ColumnPlan], policies: Mapping[str, str], encoding: str) -> str:
-    values = [source_value(c, Asked(policies[c.name], encoding)) for c in columns]
-    return f"md5(convert_to({source_joined(values, encoding)}, '{encoding}'))"
+    row = joined(source_value(c, Asked(policies[c.name], encoding)) for c in columns)
+    return f"md5(convert_to({row}, '{encoding}'))"
 
 
 def _destination_digest(columns: Sequence[ColumnPlan]) -> str:
-    return f"MD5({destination_joined([destination_value(c) for c in columns])})"
+    return f"MD5({joined(destination_value(c) for c in columns)})"
 
 
 def _from(plan: TablePlan, database: str, final: bool) -> str:

@@ -132,8 +132,7 @@ class ClickHouseDestination:
 
     def storage_id(self, table: str) -> str | None:
         """The table's uuid; None if there is no such table."""
-        found = self._find(table)
-        return found.uuid if found else None
+        return existing.table_uuid(self._connection, self._database, table)
 
     def rename(self, source: str, target: str) -> None:
         """RENAME TABLE. Atomic; raises DestinationError if ``target`` exists."""

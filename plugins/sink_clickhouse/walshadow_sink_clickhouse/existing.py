@@ -89,6 +89,13 @@ def find_table(connection: Connection, database: str, name: str) -> Table | None
     return Table(name, engine, uuid, comment, views, tuple(Column(n, t, d, bool(key)) for n, t, d, key in columns))
 
 
+def table_uuid(connection: Connection, database: str, name: str) -> str | None:
+    """One table's uuid, None if there is none."""
+    where = f"database = {literal(database)} AND name = {literal(name)}"
+    found = connection.rows(f"SELECT toString(uuid) FROM system.tables WHERE {where}")
+    return str(found[0][0]) if found else None
+
+
 def has_foreign_rows(connection: Connection, database: str, name: str, ours: bool) -> bool:
     """Whether the table holds a row that walshadow did not write: any, or in a table of ours one without an LSN."""
     condition = " WHERE _lsn = 0" if ours else ""

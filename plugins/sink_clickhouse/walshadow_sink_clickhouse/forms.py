@@ -1,12 +1,12 @@
 """One canonical text per value, written for both sides: of single values, and of arrays and tuples of them.
 
-A form gives the Postgres expression and the ClickHouse expression that print the same text for the same value. What is
-joined has the length of each part before it, N for NULL, so that no two values print alike.
+A form gives the Postgres expression and the ClickHouse expression that print the same text for the same value. Each
+text tells where it ends, so that no two rows of them print alike: a single value has its length before it, N is NULL.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -26,11 +26,11 @@ class Form(Protocol):
     """How values of one type are printed. ``value`` is an SQL expression, used more than once."""
 
     def source(self, value: str, asked: Asked) -> str:
-        """The Postgres expression; NULL for NULL."""
+        """The Postgres expression; never NULL."""
         ...
 
     def destination(self, value: str) -> str:
-        """The ClickHouse expression; NULL for NULL."""
+        """The ClickHouse expression; never NULL."""
         ...
 
     def beyond(self, value: str) -> str | None:
@@ -52,6 +52,10 @@ class Single:
 
     def source(self, value: str, asked: Asked) -> str:
         """See Form."""
+        return source_measured(self.text(value, asked), asked)
+
+    def text(self, value: str, asked: Asked) -> str:
+        """The Postgres expression without its length; NULL for NULL."""
         name, changed = value, value
         beyond = self.beyond(value)
         if beyond is not None and asked.policy == "null":
@@ -66,7 +70,8 @@ class Single:
 
     def destination(self, value: str) -> str:
         """See Form."""
-        return self.clickhouse.replace("{c}", value)
+        text = self.clickhouse.replace("{c}", value)
+        return f"ifNull(concat(toString(length({text})), ':', {text}), 'N')"
 
     def beyond(self, value: str) -> str | None:
         """See Form."""
@@ -78,7 +83,7 @@ class List:
     """Arrays: their lengths, level by level, then all elements. NULL prints as an empty one, which is what it lands
     as. ``depth`` is how many arrays are in each other, ``cast`` makes an array of what only looks like one."""
 
-    element: Form
+    element: Single
     depth: int = 1
     cast: str = ""
 
@@ -89,9 +94,9 @@ class List:
         levels = [
             f"repeat({length} || ',', {' * '.join(lengths[:level]) or '1'})" for level, length in enumerate(lengths)
         ]
-        joined = source_joined(["t"], asked.encoding)
+        measured = source_measured("t", asked)
         elements = (
-            f"(select coalesce(string_agg({joined}, '' order by o), '') from (select {self.element.source('e', asked)}"
+            f"(select coalesce(string_agg({measured}, '' order by o), '') from (select {self.element.text('e', asked)}"
             f" as t, o from unnest({array}) with ordinality as u(e, o)) as s)"
         )
         return f"({' || '.join([*levels, elements])})"
@@ -106,7 +111,7 @@ class List:
             found = f"[length({value})]" if not level else f"arrayFlatten(arrayMap(x -> {lengths}, {value}))"
             levels.append(f"arrayStringConcat(arrayMap(x -> concat(toString(x), ','), {found}))")
         flat = f"arrayFlatten({value})" if self.depth > 1 else value
-        elements = f"arrayStringConcat(arrayMap(e -> {destination_joined([self.element.destination('e')])}, {flat}))"
+        elements = f"arrayStringConcat(arrayMap(e -> {self.element.destination('e')}, {flat}))"
         return f"concat({', '.join([*levels, elements])})"
 
     def beyond(self, value: str) -> str | None:
@@ -123,13 +128,11 @@ class Record:
 
     def source(self, value: str, asked: Asked) -> str:
         """See Form."""
-        return (
-            f"({source_joined([form.source(_field(value, f), asked) for f, _, form in self.fields], asked.encoding)})"
-        )
+        return joined(form.source(_field(value, f), asked) for f, _, form in self.fields)
 
     def destination(self, value: str) -> str:
         """See Form."""
-        return destination_joined([form.destination(f"tupleElement({value}, {at})") for _, at, form in self.fields])
+        return joined(form.destination(f"tupleElement({value}, {at})") for _, at, form in self.fields)
 
     def beyond(self, value: str) -> str | None:
         """See Form."""
@@ -142,14 +145,15 @@ def place(name: str | None, number: int) -> str:
     return str(number) if name is None else literal(name)
 
 
-def source_joined(values: Sequence[str], encoding: str) -> str:
-    """The Postgres expression that joins texts to one, each with its length before it, N for NULL."""
-    return _joined([f"coalesce(octet_length(convert_to({v}, '{encoding}')) || ':' || ({v}), 'N')" for v in values])
+def source_measured(text: str, asked: Asked) -> str:
+    """The Postgres expression of a text with its length before it, N for NULL."""
+    return f"coalesce(octet_length(convert_to({text}, '{asked.encoding}')) || ':' || ({text}), 'N')"
 
 
-def destination_joined(values: Sequence[str]) -> str:
-    """The ClickHouse expression of the same."""
-    return _joined([f"ifNull(concat(toString(length({v})), ':', {v}), 'N')" for v in values])
+def joined(texts: Iterable[str]) -> str:
+    """The expression, for either side, that puts texts together."""
+    # A function takes at most 100 arguments in Postgres; || has no such limit, and both sides have it.
+    return "(" + (" || ".join(texts) or "''") + ")"
 
 
 def quote_postgres(name: str) -> str:
@@ -159,8 +163,3 @@ def quote_postgres(name: str) -> str:
 
 def _field(value: str, name: str) -> str:
     return f"({value}).{quote_postgres(name)}"
-
-
-def _joined(parts: Sequence[str]) -> str:
-    # A function takes at most 100 arguments in Postgres; || has no such limit, and both sides have it.
-    return " || ".join(parts) if parts else "''"

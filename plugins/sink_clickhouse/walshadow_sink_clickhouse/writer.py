@@ -30,6 +30,9 @@ MERGES_HELD = 100
 """Inserts during which staging is not merged: a load of less is quicker without, a longer one must not leave too
 many parts."""
 
+SEND_BYTES, SEND_ROWS = 32 << 20, 500_000
+"""What makes a block worth an insert: each makes a part, and one of millions of rows was slower than several."""
+
 PATIENCE = 60.0
 """Seconds that abort() gives a server to end an insert."""
 
@@ -75,7 +78,9 @@ def end_earlier_inserts(connection: Connection, database: str, staging: str) -> 
 class NativeStagingWriter:
     """The StagingWriter of one plan.
 
-    At most two of its blocks are in memory: one being encoded, one on its way. ``control`` runs statements on the
+    At most two of its blocks are in memory: one being filled, one on its way. Batches are gathered in a block until it
+    is large enough to be worth an insert, so that they themselves can be small: they are then encoded while they are
+    in the CPU's cache. ``control`` runs statements on the
     staging table while ``inserts``, which is the writer's own, is busy; ``storage`` gives the
     staging table's uuid at any moment; ``reach`` opens one more connection,
     which abort() ends and drops by, whatever the others wait for.
@@ -116,6 +121,7 @@ class NativeStagingWriter:
         self._starting = threading.Lock()
         """Held while an insert is begun, and while abort() says that no more may be."""
         self._flight: Future[None] | None = None
+        self._filling: Block | None = None
         self._stats = WriteStats(adjusted=self._encoder.adjusted)
 
     @property
@@ -124,16 +130,43 @@ class NativeStagingWriter:
         return self._stats
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Encode ``batch`` and, once the block before is in, send it. Raises DestinationError, of this or an
-        earlier block, and after abort()."""
+        """Encode ``batch``; send the block that it fills once the one before is in. Raises DestinationError, of this or
+        an earlier batch, and after abort()."""
         self._check()
         if not batch.num_rows:
             return
-        block = self._pool.take(unless=self._given_up)
+        block = self._take_filling() or self._pool.take(unless=self._given_up)
         if block is None:
             raise self._was_given_up()
         try:
             self._encoder.append(batch, block)
+        except BaseException:
+            self._keep_filling(block)
+            raise
+        if block.used < SEND_BYTES and block.rows < SEND_ROWS and self._keep_filling(block):
+            return
+        self._send(block)
+
+    def _take_filling(self) -> Block | None:
+        with self._starting:
+            block, self._filling = self._filling, None
+        return block
+
+    def _keep_filling(self, block: Block) -> bool:
+        """Keep the block for the next batch; False if it is to be sent as it is, as others wait for one. After abort()
+        and with nothing in it, it goes back at once."""
+        with self._starting:
+            if not self._given_up.is_set() and block.rows:
+                if not self._pool.may_keep(block):
+                    return False
+                self._filling = block
+                return True
+        self._pool.give(block)
+        return True
+
+    def _send(self, block: Block) -> None:
+        """Insert the block once the one before is in; it goes back to the pool."""
+        try:
             self._wait()
             self._sent += 1
             if self._sent == 1:
@@ -146,7 +179,10 @@ class NativeStagingWriter:
             raise
 
     def finish(self) -> None:
-        """Wait until all is in. Raises DestinationError, also if another load filled the same staging table."""
+        """Send what is left, and wait until all is in. Raises DestinationError, also if another load filled the same
+        staging table."""
+        if (last := self._take_filling()) is not None:
+            self._send(last)
         self._wait()
         if self._storage() != self._made or int(self._control.rows(self._count)[0][0]) > self._stats.rows:
             raise DestinationError(
@@ -185,6 +221,8 @@ class NativeStagingWriter:
         nor aborted."""
         if self._flight is not None and not self._given_up.is_set():
             self._flight.exception()
+        if (left := self._take_filling()) is not None:
+            self._pool.give(left)
         self._inserts.close()
 
     def _end_flight(self, ending: Connection) -> bool:

@@ -153,7 +153,7 @@ class TarReader:
 
     def _check_and_size(self, header: bytes) -> int:
         stored = self._number(header[148:156], "checksum")
-        if stored != sum(header) - sum(header[148:156]) + 8 * ord(" "):
+        if stored != sum(header[:148]) + sum(header[156:]) + 8 * ord(" "):
             raise self._broken(f"a header with a wrong checksum: {header[:100].rstrip(bytes(1))!r}")
         return self._number(header[124:136], "size")
 
@@ -163,7 +163,7 @@ class TarReader:
         digits = field.strip(_FIELD_PADDING)
         if not digits:
             return 0
-        if not all(ord("0") <= d <= ord("7") for d in digits):
+        if digits.strip(b"01234567"):
             raise self._broken(f"a header whose {what} is {field!r}")
         return int(digits, 8)
 

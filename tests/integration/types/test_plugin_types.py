@@ -92,3 +92,20 @@ def test_a_load_with_it_and_without(
     rows = clickhouse.rows(f"select id, code, other, more, same, toTypeName(code) from {clickhouse.database}.books")
     assert rows == [(1, 9780110002224, None, [9780393040029, None], 9780393040029, "UInt64")]
     assert_equal(walshadow, pg, isn, clickhouse, "books")
+
+
+def test_a_load_of_the_bytes_in_hex(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+    with database(pg_newest) as name:
+        pg_newest.execute(
+            "create extension seg; create table s(id int primary key, v seg, a aclitem);"
+            " insert into s values (1, '1.5 .. 2.5', 'postgres=r/postgres'), (2, null, null)",
+            database=name,
+        )
+        chosen = ("--type", "public.s.v=hex", "--type", "public.s.a=hex")
+        loaded = load(walshadow, pg_newest, name, clickhouse, "--table", "s", *chosen)
+        assert loaded.code == 0, loaded.err
+        oid = int(pg_newest.execute("select 'postgres'::regrole::oid::int8")[0][0])
+        assert clickhouse.rows(f"select id, v, a from {clickhouse.database}.s order by id") == [
+            (1, "0000c03f00002040" + "02020000", oid.to_bytes(4, "little").hex() * 2 + "02000000" + "00000000"),
+            (2, None, None),
+        ]

@@ -14,8 +14,10 @@ import pytest
 from rich.console import Console
 
 import walshadow_core.decode.warmup
+import walshadow_core.toast.warmup
 from walshadow_core.cli import main as program
 from walshadow_core.cli import warmup
+from walshadow_core.decode.warmup import FLOATS, GROUPS, JSON, USUAL
 
 
 class FakePlugins:
@@ -33,15 +35,16 @@ class FakePlugins:
 def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What was warmed up so far; nothing is compiled, and the marker is in a folder of the test."""
     steps: list[str] = []
-    monkeypatch.setattr(walshadow_core.decode.warmup, "warmup", lambda: steps.append("core"))
+    monkeypatch.setattr(walshadow_core.decode.warmup, "warmup", lambda groups: steps.extend(groups))
+    monkeypatch.setattr(walshadow_core.toast.warmup, "warmup", lambda: steps.append("toast"))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
     return steps
 
 
-def first_run(plugins: Any) -> str:
+def first_run(plugins: Any, *groups: str) -> str:
     out = io.StringIO()
-    warmup.warm_up_if_cold(Console(file=out), plugins)
+    warmup.warm_up_if_cold(Console(file=out), plugins, groups)
     return out.getvalue()
 
 
@@ -49,10 +52,23 @@ def test_the_first_run_says_that_it_compiles_and_the_second_says_nothing(done: l
     plugins: Any = FakePlugins(done)
     said = first_run(plugins)
     assert said.startswith("first run on this machine: compiling kernels ('walshadow warmup' does it ahead)\n")
-    assert "[1/2] kernels of core: " in said
-    assert "[2/2] kernels of sink: " in said
+    assert "[1/3] kernels of usual types: " in said
+    assert "[3/3] kernels of sink: " in said
     assert first_run(plugins) == ""
-    assert done == ["core", "sink"]
+    assert done == [USUAL, "toast", "sink"]
+
+
+def test_the_first_table_with_another_kind_of_type_compiles_what_it_needs(done: list[str]) -> None:
+    """And nothing else; all else stays warm."""
+    plugins: Any = FakePlugins(done)
+    first_run(plugins)
+    done.clear()
+    said = first_run(plugins, JSON, USUAL)
+    assert said.startswith("first tables of their kind on this machine: compiling kernels")
+    assert done == [JSON]
+    assert first_run(plugins, JSON) == ""
+    assert first_run(plugins, FLOATS, JSON) != ""
+    assert done == [JSON, FLOATS]
 
 
 def test_another_version_is_a_first_run_again(done: list[str]) -> None:
@@ -84,10 +100,10 @@ def test_the_command_shows_a_line_for_each_step_on_stderr(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split(":")[0] for line in captured.err.splitlines()[:2]] == [
-        "[1/2] kernels of core",
-        "[2/2] kernels of sink",
+        f"[1/{len(GROUPS) + 2}] kernels of {USUAL}",
+        f"[2/{len(GROUPS) + 2}] kernels of {JSON}",
     ]
-    assert done == ["core", "sink"]
+    assert done == [*GROUPS, "toast", "sink"]
 
 
 @pytest.mark.parametrize("blocked", [True, False])
@@ -101,7 +117,7 @@ def test_a_cache_folder_that_can_t_be_is_an_error_of_one_line(tmp_path: Path, bl
         environment.pop(name, None)
     code = (
         "import sys\nfrom walshadow_core.cli import main as program, warmup\n"
-        "warmup._steps = lambda plugins: []\n"
+        "warmup._steps = lambda plugins, groups: []\n"
         "sys.exit(program.main(['warmup']))"
     )
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)

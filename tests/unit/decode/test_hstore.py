@@ -9,8 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.decode.built import append, codec, decoded, use
+from walshadow_core.decode import columns
 from walshadow_core.decode import type_hstore as hs
-from walshadow_core.decode.columns import FIRST_BYTES, BadValue
+from walshadow_core.decode.columns import BadValue
+
+SMALL = 1024
+"""Bytes of a buffer that is soon full."""
 
 USE = use(70001, "hstore", schema="public")
 TEXTS = st.text('ab"\\, =>é', max_size=20)
@@ -32,15 +36,16 @@ def printed(pairs: dict[str, str | None]) -> str:
     return ", ".join(f"{quoted(k)}=>{'NULL' if v is None else quoted(v)}" for k, v in pairs.items())
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=50)
 @given(st.lists(st.dictionaries(TEXTS, TEXTS | st.none(), max_size=6), max_size=6))
 def test_text_is_what_postgres_prints(values: list[dict[str, str | None]]) -> None:
     payloads = [stored(v) for v in values]
     assert decoded(codec(USE), [*payloads, None]) == [*map(printed, values), None]
 
 
-def test_values_that_do_not_fit_into_the_first_buffer() -> None:
-    value: dict[str, str | None] = {"k": '"' * FIRST_BYTES, "n": None}
+def test_values_that_do_not_fit_into_the_first_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "FIRST_BYTES", SMALL)
+    value: dict[str, str | None] = {"k": '"' * SMALL, "n": None}
     assert decoded(codec(USE), [stored(value)]) == [printed(value)]
 
 

@@ -14,9 +14,12 @@ from hypothesis import strategies as st
 
 from tests.unit.decode.built import append, codec, decoded, use
 from tests.unit.decode.stored_json import SCALARS, VALUES, printed, stored
+from walshadow_core.decode import columns, type_oids
 from walshadow_core.decode import type_jsonb as jb
-from walshadow_core.decode import type_oids
-from walshadow_core.decode.columns import FIRST_BYTES, BadValue, DecodeOptions
+from walshadow_core.decode.columns import BadValue, DecodeOptions
+
+SMALL = 1024
+"""Bytes of a buffer that is soon full."""
 
 USE = use(type_oids.JSONB, "jsonb")
 
@@ -69,8 +72,9 @@ def test_any_depth() -> None:
     assert texts(stored(value)) == [printed(value)]
 
 
-def test_values_that_do_not_fit_into_the_first_buffer() -> None:
-    values = ["\x01" * (FIRST_BYTES // 6), {"a": ["b" * (FIRST_BYTES // 3)] * 3}, [1] * 500]
+def test_values_that_do_not_fit_into_the_first_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "FIRST_BYTES", SMALL)
+    values = ["\x01" * (SMALL // 6), {"a": ["b" * (SMALL // 3)] * 3}, [1] * 500]
     assert texts(*map(stored, values)) == [printed(v) for v in values]
 
 

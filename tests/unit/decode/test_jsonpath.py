@@ -7,9 +7,12 @@ import struct
 import pytest
 
 from tests.unit.decode.built import append, codec, decoded, use
+from walshadow_core.decode import columns, type_oids
 from walshadow_core.decode import jsonpath_sorts as sorts
-from walshadow_core.decode import type_oids
-from walshadow_core.decode.columns import FIRST_BYTES, BadValue
+from walshadow_core.decode.columns import BadValue
+
+SMALL = 1024
+"""Bytes of a buffer that is soon full."""
 
 USE = use(type_oids.JSONPATH, "jsonpath")
 HEADER = struct.pack("<I", sorts.VERSION | sorts.LAX)
@@ -52,8 +55,9 @@ def test_any_depth() -> None:
     assert text(path) == "!(" * depth + "null" + ")" * depth
 
 
-def test_a_string_that_does_not_fit_into_the_first_buffer() -> None:
-    assert text(string(sorts.STRING, b"\n" * FIRST_BYTES)) == '"' + "\\n" * FIRST_BYTES + '"'
+def test_a_string_that_does_not_fit_into_the_first_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "FIRST_BYTES", SMALL)
+    assert text(string(sorts.STRING, b"\n" * SMALL)) == '"' + "\\n" * SMALL + '"'
 
 
 @pytest.mark.parametrize(

@@ -224,7 +224,7 @@ def test_a_real_load_compiles_nothing_after_the_warm_up(pg_newest: PostgresServe
     pg.execute("alter table warm add n1 numeric, add n2 numeric(50,3) default 1.5, add z1 timetz, add i1 interval")
     pg.execute("insert into warm(n1, n2, z1, i1) values ('NaN', 1, '12:00+02', '1 day'), (1.50, 2, '00:00Z', '-1 mon')")
     asked = []
-    warmup(asked.append)
+    warmup(progress=asked.append)
     assert asked[0] == "text" and len(asked) == len(set(asked))
     before = {name: list(kernel.signatures) for name, kernel in kernels()}
     assert sum(map(len, before.values())) > 15

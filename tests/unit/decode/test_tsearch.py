@@ -10,9 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.decode.built import append, codec, decoded, use
-from walshadow_core.decode import type_oids
-from walshadow_core.decode.columns import FIRST_BYTES, BadValue
+from walshadow_core.decode import columns, type_oids
+from walshadow_core.decode.columns import BadValue
 from walshadow_core.decode.type_tsearch import AND, NOT, OPERAND, OPERATOR, OR, PHRASE
+
+SMALL = 1024
+"""Bytes of a buffer that is soon full."""
 
 VECTOR = use(type_oids.TSVECTOR, "tsvector")
 QUERY = use(type_oids.TSQUERY, "tsquery")
@@ -36,7 +39,7 @@ def stored_vector(lexemes: dict[str, list[tuple[int, str]]]) -> bytes:
     return struct.pack("<I", len(lexemes)) + entries + body
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 @given(
     st.lists(
         st.dictionaries(WORDS, st.lists(st.tuples(st.integers(1, 16383), st.sampled_from("ABCD")), max_size=5)),
@@ -52,8 +55,9 @@ def test_vectors(values: list[dict[str, list[tuple[int, str]]]]) -> None:
     assert decoded(codec(VECTOR), [None, *payloads]) == [None, *map(printed, values)]
 
 
-def test_a_vector_that_does_not_fit_into_the_first_buffer() -> None:
-    lexemes = {f"{'x' * 2000}{k}": [(p, "A") for p in range(1, 250)] for k in range(FIRST_BYTES // 2000)}
+def test_a_vector_that_does_not_fit_into_the_first_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "FIRST_BYTES", SMALL)
+    lexemes = {f"{'x' * 200}{k}": [(p, "A") for p in range(1, 250)] for k in range(5)}
     text = decoded(codec(VECTOR), [stored_vector(lexemes)])[0]
     assert text.count("A") == 249 * len(lexemes)
 

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from walshadow_core.api import EMIT, FormatError, RelFileLocator, SourceError, TableRefused
+from walshadow_core.api import (
+    EMIT,
+    Bytes,
+    FormatError,
+    RelationDescriptor,
+    RelFileLocator,
+    SourceError,
+    TableRefused,
+)
 from walshadow_core.catalog.files.collect import CatalogFiles
 from walshadow_core.catalog.files.columns import Catalog, descriptor
 from walshadow_core.decode.table import TableDecoder
 from walshadow_core.decode.types import DecodeOptions
 from walshadow_core.pgformat.checksum import bad_checksums
-from walshadow_core.pgformat.heap import PageWalker
+from walshadow_core.pgformat.heap import PageWalker, TupleData
 from walshadow_core.visibility.gate import Gate
 
 _OPTIONS = DecodeOptions(invalid_text="bytes")
@@ -34,6 +42,20 @@ class Where:
 
     column: str
     values: Collection[Any]
+
+
+def _without_trees(relation: RelationDescriptor, pages: Bytes, data: TupleData) -> pa.RecordBatch:
+    """Rows with values out of line, whose relation is not read: only an expression can be so long (the predicate of
+    an index, in 18), and of those it only matters that there is one. Raises FormatError for other columns."""
+    trees = [a for a in relation.columns if a.type_name == "pg_node_tree"]
+    rest = replace(relation, excluded=relation.excluded | {a.number for a in trees})
+    decoder = TableDecoder(rest, _OPTIONS, block_rows=len(data) + 1, block_bytes=pages.size + 1)
+    decoder.append(pages, data)
+    batch = decoder.finish()
+    assert batch is not None
+    for tree in trees:
+        batch = batch.append_column(tree.name, pa.array([b""] * len(data), pa.binary()))
+    return batch
 
 
 class CatalogScanner:
@@ -67,7 +89,8 @@ class CatalogScanner:
             yield from zip(*(batch.column(name).to_pylist() for name in columns), strict=True)
 
     def _batches(self, catalog: Catalog, at: RelFileLocator, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        decoder = TableDecoder(descriptor(catalog, self._major, columns), _OPTIONS)
+        relation = descriptor(catalog, self._major, columns)
+        decoder = TableDecoder(relation, _OPTIONS)
         place = catalog.name
         try:
             for path, block, pages in self._files.pages(at, self._segment_blocks):
@@ -78,7 +101,11 @@ class CatalogScanner:
                 if walk.damage:
                     raise FormatError(f"block {walk.damage[0].block} is damaged: {walk.damage[0].reason}")
                 rows = np.flatnonzero(self._gate.decide(walk.headers) == EMIT)
-                yield from decoder.append(pages, walk.data.take(rows))
+                data = walk.data.take(rows)
+                outside = decoder.outside(pages, data)
+                yield from decoder.append(pages, data.take(~outside))
+                if outside.any():
+                    yield _without_trees(relation, pages, data.take(outside))
             last = decoder.finish()
         except (FormatError, TableRefused) as error:
             raise FormatError(f"{place}: {error.message}", error.remedy or _REMEDY) from error
