@@ -259,7 +259,7 @@ def _problems_of_attempt(attempt: Attempt, facts: ServerFacts | None, *, known: 
             Problem(
                 f"{attempt.where} has no replication connection left (max_wal_senders)",
                 "raise max_wal_senders in postgresql.conf and restart it, or end one that is not needed "
-                "(pg_stat_replication shows them)",
+                "(pg_stat_replication shows them); a load takes two, with --no-wal one",
             )
         ]
     if re.search(r"start (walsender|WAL sender)", text):
