@@ -26,6 +26,7 @@ from walshadow_core.api import (
 )
 from walshadow_core.backfill.load import LoadOptions, plan_tables
 from walshadow_core.backfill.load import load as load_tables
+from walshadow_core.backfill.recheck import SqlRecheck
 from walshadow_core.backfill.stats import LoadStats, TableStats
 from walshadow_core.catalog.sql import CatalogSnapshot, read_catalog
 from walshadow_core.decode.columns import DecodeOptions
@@ -165,8 +166,8 @@ class Scene:
             load_tables(
                 FolderSource(self.pg, self.catalog.relations, change), destination,
                 replace(self.catalog.cluster, segment_blocks=SEGMENT_BLOCKS), planned, stats,
-                lambda status: plugins.resolver(status, {"resolver": "gate"}), lambda: self.catalog.relations,
-                LoadOptions(),
+                lambda status: plugins.resolver(status, {"resolver": "gate"}),
+                SqlRecheck(lambda: self.catalog.relations), LoadOptions(),
             )  # fmt: skip
         finally:
             destination.close()
