@@ -30,7 +30,7 @@ def test_as_many_columns_as_there_can_be(
         assert done.json["tables"][0]["rows_written"] == 51
         found = clickhouse.rows(f"SELECT count() FROM system.columns WHERE database = '{clickhouse.database}'")
         assert found[0][0] == MOST_COLUMNS + 4
-            for k in (0, 1, 2, 4, 797, MOST_COLUMNS - 2):
+        for k in (0, 1, 2, 4, 797, MOST_COLUMNS - 3):
             ours = clickhouse.rows(f"SELECT id, toString(c{k}) FROM {clickhouse.database}.wide ORDER BY id")
             theirs = pg_newest.execute(f"select id, c{k}::text from wide order by id", database=db)
             assert [tuple(r) for r in ours] == theirs, k
