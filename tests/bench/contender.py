@@ -157,7 +157,7 @@ def decode_alone(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
     assert row is not None
     heap = Path(row[0], row[1])
     gate, walker = Gate(CopiedStatus()), PageWalker()
-    decoder = TableDecoder(relation, DecodeOptions())
+    decoder = TableDecoder(relation, DecodeOptions(), block_bytes=8 << 20)
     buffer = np.empty(128 * PAGE_SIZE, np.uint8)
     rows, started = 0, time.perf_counter()
     for segment in sorted(heap.parent.glob(f"{heap.name}*"), key=lambda p: (len(p.name), p.name)):

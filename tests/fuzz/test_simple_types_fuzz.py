@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.test_tree_types_fuzz import CAMPAIGN, check
-from tests.unit.decode.built import built, codec, use
+from tests.stored_values import build
+from tests.unit.decode.built import codec, use
 from walshadow_core.api import Form
 from walshadow_core.decode import type_oids as oid
 from walshadow_core.decode.columns import DONE, NO_ROOM, SLACK, Codec, TypeUse, VarColumn
@@ -106,7 +107,7 @@ def test_every_room(name: str) -> None:
     builder = CODECS[name].builder()
     assert isinstance(builder, VarColumn)
     for payload in VALUES[name][2]:
-        built(CODECS[name], [payload])
+        build(CODECS[name], [payload])
         buf = np.frombuffer(bytearray(payload), np.uint8)
         place, size, kind = np.zeros(1, np.int32), np.array([len(payload)], np.int32), np.ones(1, np.uint8)
         offsets = np.zeros(2, np.int32)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from tests.conftest import MAJORS, EmbeddedClickHouse
+from tests.integration.catalog.backups import MadeFile
 from tests.integration.support import Run, assert_equal, database, load
 from walshadow_core.api import (
     Backup,
@@ -41,27 +42,10 @@ SEGMENT = SEGMENT_BLOCKS * PAGE_SIZE
 
 
 @dataclass
-class File:
-    """One file of the backup."""
-
-    path: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def chunks(self) -> Iterator[memoryview]:
-        """In pieces that fit no page."""
-        for at in range(0, len(self.content), 10_007):
-            yield memoryview(self.content)[at : at + 10_007]
-
-
-@dataclass
 class Part:
     """All files."""
 
-    content: Sequence[File]
+    content: Sequence[MadeFile]
     name: str = "folder"
     paths: frozenset[str] | None = None
     bytes_read: int = 0
@@ -97,7 +81,7 @@ class FolderSource:
 
     pg: PostgresServer
     relations: Sequence[RelationDescriptor]
-    change: Callable[[list[File]], list[File]] = field(default=lambda files: files)
+    change: Callable[[list[MadeFile]], list[MadeFile]] = field(default=lambda files: files)
 
     def preflight(self) -> None:
         """Nothing is in the way."""
@@ -109,22 +93,22 @@ class FolderSource:
         )[0]
         yield FolderBackup(BackupStart(Lsn.parse(redo), timeline, identifier, 0), Part(self.change(self.files())))
 
-    def files(self) -> list[File]:
+    def files(self) -> list[MadeFile]:
         """The tables' files in segments, transaction status, and pg_control at last."""
-        found: list[File] = []
+        found: list[MadeFile] = []
         for relation in self.relations:
             path = relation_path(relation.locator)
             content = (self.pg.data / path).read_bytes()
             for segment, at in enumerate(range(0, max(len(content), 1), SEGMENT)):
                 suffix = f".{segment}" if segment else ""
-                found.append(File(path + suffix, content[at : at + SEGMENT]))
+                found.append(MadeFile(path + suffix, content[at : at + SEGMENT]))
         for folder in ("pg_xact", "pg_multixact/offsets", "pg_multixact/members"):
-            found += [File(f"{folder}/{p.name}", p.read_bytes()) for p in sorted((self.pg.data / folder).iterdir())]
-        found.append(File("global/pg_control", (self.pg.data / "global/pg_control").read_bytes()))
+            found += [MadeFile(f"{folder}/{p.name}", p.read_bytes()) for p in sorted((self.pg.data / folder).iterdir())]
+        found.append(MadeFile("global/pg_control", (self.pg.data / "global/pg_control").read_bytes()))
         return found
 
 
-def heap(files: list[File], relation: RelationDescriptor) -> list[int]:
+def heap(files: list[MadeFile], relation: RelationDescriptor) -> list[int]:
     """Where the table's segments are in the list."""
     path = relation_path(relation.locator)
     return [n for n, f in enumerate(files) if re.fullmatch(re.escape(path) + r"(\.\d+)?", f.path)]
@@ -154,7 +138,7 @@ class Scene:
     def two(self) -> RelationDescriptor:
         return self.catalog.relations[1]
 
-    def load(self, change: Callable[[list[File]], list[File]] = lambda files: files) -> LoadStats:
+    def load(self, change: Callable[[list[MadeFile]], list[MadeFile]] = lambda files: files) -> LoadStats:
         """Load both out of a backup that ``change`` has altered."""
         plugins = Plugins.load()
         destination = plugins.destination(self.to.url, {})
@@ -167,8 +151,8 @@ class Scene:
             load_tables(
                 FolderSource(self.pg, self.catalog.relations, change), destination,
                 replace(self.catalog.cluster, segment_blocks=SEGMENT_BLOCKS), planned, stats,
-                lambda status: plugins.resolver(status, {"resolver": "gate"}), lambda: SqlRecheck(lambda: self.catalog.relations),
-                LoadOptions(),
+                lambda status: plugins.resolver(status, {"resolver": "gate"}),
+                lambda: SqlRecheck(lambda: self.catalog.relations), LoadOptions(),
             )  # fmt: skip
         finally:
             destination.close()
@@ -195,7 +179,7 @@ def scene(checked: PostgresServer, clickhouse: EmbeddedClickHouse) -> Iterator[S
 def test_every_segment_has_its_block_numbers(scene: Scene, walshadow: Run) -> None:
     """A page's checksum holds for its block number alone, and segments come in any order."""
 
-    def shuffled(files: list[File]) -> list[File]:
+    def shuffled(files: list[MadeFile]) -> list[MadeFile]:
         seed = random.randrange(1 << 32)
         print(f"seed {seed}")
         order = list(files)
@@ -212,10 +196,10 @@ def test_every_segment_has_its_block_numbers(scene: Scene, walshadow: Run) -> No
 
 
 def test_segments_that_changed_places_are_found_out(scene: Scene) -> None:
-    def swapped(files: list[File]) -> list[File]:
+    def swapped(files: list[MadeFile]) -> list[MadeFile]:
         at = heap(files, scene.one)
         first, second = files[at[1]], files[at[2]]
-        files[at[1]], files[at[2]] = File(first.path, second.content), File(second.path, first.content)
+        files[at[1]], files[at[2]] = MadeFile(first.path, second.content), MadeFile(second.path, first.content)
         return files
 
     stats = scene.load(swapped)
@@ -234,11 +218,11 @@ def test_segments_that_changed_places_are_found_out(scene: Scene) -> None:
 def test_a_flipped_bit_fails_its_table_and_no_other(scene: Scene, walshadow: Run, block: int) -> None:
     assert scene.load().exit_code() == 0
 
-    def flipped(files: list[File]) -> list[File]:
+    def flipped(files: list[MadeFile]) -> list[MadeFile]:
         at = heap(files, scene.one)[block // SEGMENT_BLOCKS]
         content = bytearray(files[at].content)
         content[block % SEGMENT_BLOCKS * PAGE_SIZE + PAGE_SIZE - 100] ^= 0x10
-        files[at] = File(files[at].path, bytes(content))
+        files[at] = MadeFile(files[at].path, bytes(content))
         return files
 
     stats = scene.load(flipped)
@@ -253,9 +237,9 @@ def test_a_flipped_bit_fails_its_table_and_no_other(scene: Scene, walshadow: Run
 
 @pytest.mark.parametrize("cut", [1, PAGE_SIZE - 1, PAGE_SIZE + 3])
 def test_a_truncated_file_fails_its_table(scene: Scene, cut: int) -> None:
-    def truncated(files: list[File]) -> list[File]:
+    def truncated(files: list[MadeFile]) -> list[MadeFile]:
         at = heap(files, scene.one)[-1]
-        files[at] = File(files[at].path, files[at].content[:-cut])
+        files[at] = MadeFile(files[at].path, files[at].content[:-cut])
         return files
 
     stats = scene.load(truncated)
@@ -267,10 +251,10 @@ def test_a_truncated_file_fails_its_table(scene: Scene, cut: int) -> None:
 
 
 def test_when_every_table_has_failed_the_rest_is_not_read(scene: Scene) -> None:
-    def truncated(files: list[File]) -> list[File]:
+    def truncated(files: list[MadeFile]) -> list[MadeFile]:
         for table in (scene.one, scene.two):
             at = heap(files, table)[0]
-            files[at] = File(files[at].path, files[at].content[:-1])
+            files[at] = MadeFile(files[at].path, files[at].content[:-1])
         return files
 
     whole = scene.load().bytes_read
@@ -284,7 +268,7 @@ def test_when_every_table_has_failed_the_rest_is_not_read(scene: Scene) -> None:
 def test_a_segment_or_page_that_is_missing_is_not_exact(scene: Scene) -> None:
     """Whole pages may be missing from a table that was written to meanwhile: the copy says that it is not exact."""
 
-    def without_the_last(files: list[File]) -> list[File]:
+    def without_the_last(files: list[MadeFile]) -> list[MadeFile]:
         del files[heap(files, scene.one)[-1]]
         return files
 
@@ -302,9 +286,9 @@ def test_a_backup_that_is_not_complete_is_an_error(scene: Scene, missing: str, r
 
 
 def test_a_segment_larger_than_a_segment_is_refused(scene: Scene) -> None:
-    def joined(files: list[File]) -> list[File]:
+    def joined(files: list[MadeFile]) -> list[MadeFile]:
         at = heap(files, scene.one)
-        files[at[0]] = File(files[at[0]].path, files[at[0]].content + files[at[1]].content)
+        files[at[0]] = MadeFile(files[at[0]].path, files[at[0]].content + files[at[1]].content)
         return files
 
     one, two = scene.load(joined).tables
@@ -313,12 +297,12 @@ def test_a_segment_larger_than_a_segment_is_refused(scene: Scene) -> None:
 
 
 def test_a_read_that_fails_in_the_middle(scene: Scene) -> None:
-    class Broken(File):
+    class Broken(MadeFile):
         def chunks(self) -> Iterator[memoryview]:
             yield from list(super().chunks())[:3]
             raise SourceError("the disk is gone")
 
-    def broken(files: list[File]) -> list[File]:
+    def broken(files: list[MadeFile]) -> list[MadeFile]:
         at = heap(files, scene.one)[2]
         files[at] = Broken(files[at].path, files[at].content)
         return files

@@ -218,8 +218,9 @@ class DecodeWorker:
     def _emitted(self, decision: NDArray[np.uint8]) -> NDArray[np.intp]:
         """The tuples to emit: nearly always all of them, and then a stretch of the same numbers every time."""
         count = len(decision)
-        if np.count_nonzero(decision == EMIT) < count:
-            return np.flatnonzero(decision == EMIT)
+        emitted = decision == EMIT
+        if np.count_nonzero(emitted) < count:
+            return np.flatnonzero(emitted)
         if count > len(self._numbers):
             self._numbers = np.arange(2 * count)
         return self._numbers[:count]

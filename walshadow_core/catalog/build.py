@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from walshadow_core.api import Attribute, PgType, RelationDescriptor, RelFileLocator, TableRefused
-from walshadow_core.catalog.keys import IndexFacts, choose_key
+from walshadow_core.catalog.keys import choose_key
 from walshadow_core.catalog.refusals import Below, refusal, refusal_of_tree
 from walshadow_core.catalog.rows import ARRAY_SUBSCRIPT_HANDLER, AttributeRow, CatalogRows, ClassRow, IndexRow, TypeRow
 from walshadow_core.catalog.trees import merged
@@ -112,7 +112,7 @@ class CatalogBuilder:
             kind=row.kind,
             persistence=row.persistence,
             replica_identity=row.replica_identity,
-            key=choose_key(row.replica_identity, [_facts(i) for i in self._indexes[oid]], not_null),
+            key=choose_key(row.replica_identity, self._indexes[oid], not_null),
             attributes=attributes,
             encoding=self._rows.database.encoding,
             toast_oid=row.toast,
@@ -202,17 +202,3 @@ class CatalogBuilder:
                 return replace(plain, range=self.type(self._ranges[row.oid]))
             case _:
                 return plain
-
-
-def _facts(row: IndexRow) -> IndexFacts:
-    return IndexFacts(
-        oid=row.oid,
-        columns=row.columns[: row.key_columns],
-        primary=row.primary,
-        replica_identity=row.replica_identity,
-        unique=row.unique,
-        immediate=row.immediate,
-        valid=row.valid,
-        partial=row.partial,
-        exclusion=row.exclusion,
-    )

@@ -3,26 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Set
-from dataclasses import dataclass
+
+from walshadow_core.catalog.rows import IndexRow
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFacts:
-    """One index as pg_index has it (``catalog/pg_index.h``). ``columns`` are the attribute numbers of its key
-    columns (not those of INCLUDE), 0 for an expression."""
-
-    oid: int
-    columns: tuple[int, ...]
-    primary: bool
-    replica_identity: bool
-    unique: bool
-    immediate: bool
-    valid: bool
-    partial: bool
-    exclusion: bool
-
-
-def choose_key(replica_identity: str, indexes: Iterable[IndexFacts], not_null: Set[int]) -> tuple[int, ...]:
+def choose_key(replica_identity: str, indexes: Iterable[IndexRow], not_null: Set[int]) -> tuple[int, ...]:
     """The attribute numbers of the key in index order, () for a table without one.
 
     ``replica_identity`` is relreplident, ``not_null`` the attribute numbers that can't be NULL. With
@@ -31,15 +16,15 @@ def choose_key(replica_identity: str, indexes: Iterable[IndexFacts], not_null: S
     18, where NOT NULL may be NOT VALID) can hold NULLs, the primary key unless deferrable, or else the unique,
     immediate, whole index over NOT NULL columns with the fewest columns, the older one of two.
     """
-    usable = [i for i in indexes if i.immediate and i.valid and not i.partial and all(c > 0 for c in i.columns)]
+    usable = [i for i in indexes if i.immediate and i.valid and not i.partial and all(c > 0 for c in i.key)]
     if replica_identity == "i":
         for index in usable:
-            if index.replica_identity and not_null >= set(index.columns):
-                return index.columns
+            if index.replica_identity and not_null >= set(index.key):
+                return index.key
     for index in usable:
         if index.primary:
-            return index.columns
+            return index.key
     if replica_identity == "d":
         return ()
-    unique = [i for i in usable if i.unique and not i.exclusion and not_null >= set(i.columns)]
-    return min(unique, key=lambda i: (len(i.columns), i.oid)).columns if unique else ()
+    unique = [i for i in usable if i.unique and not i.exclusion and not_null >= set(i.key)]
+    return min(unique, key=lambda i: (len(i.key), i.oid)).key if unique else ()

@@ -120,6 +120,11 @@ class IndexRow:
     partial: bool
     exclusion: bool
 
+    @property
+    def key(self) -> tuple[int, ...]:
+        """Attribute numbers of the key's columns alone, in index order."""
+        return self.columns[: self.key_columns]
+
 
 @dataclass(frozen=True, slots=True)
 class InheritsRow:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from walshadow_core.cli.console import say
@@ -10,13 +10,11 @@ from walshadow_core.cli.console import say
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from walshadow_core.api import BackupSource, RelationDescriptor
-    from walshadow_core.backfill.recheck import Recheck
+    from walshadow_core.api import BackupSource
+    from walshadow_core.backfill.recheck import Applied, Recheck
     from walshadow_core.catalog.files.read import Asked, FoundCatalog
     from walshadow_core.catalog.sql import CatalogSnapshot
     from walshadow_core.plugins import Plugins
-
-Applied = Callable[["RelationDescriptor"], "RelationDescriptor"]
 
 
 class CatalogReader(Protocol):

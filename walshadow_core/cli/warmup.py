@@ -92,7 +92,7 @@ def warm_up_if_cold(console: Console, plugins: Plugins, groups: Collection[str] 
 
     from walshadow_core.decode.warmup import USUAL
 
-    cold = {group for group in {USUAL, *groups} if not is_warm(plugins, {group})}
+    cold = {USUAL, *groups} - _warm_groups(plugins)
     if numba.config.DISABLE_JIT or not cold:
         return
     what = "first run on this machine" if USUAL in cold else "first tables of their kind on this machine"

@@ -34,6 +34,9 @@ _KEEP[_CHECKSUM_WORD] = 0xFFFF0000
 """The bits of a page's first words that are summed: all but the checksum itself, which counts as zero."""
 
 
+_NO_BLOCKS = np.empty(0, np.uint32)
+
+
 @kernel
 def _mix(value: np.uint32) -> np.uint32:
     """What CHECKSUM_COMP makes of a sum that was xor-ed with the next word."""
@@ -46,13 +49,16 @@ def _page_sums(
     sums: NDArray[np.uint32],
     bases: NDArray[np.uint32],
     keep: NDArray[np.uint32],
+    first_block: int,
     out: NDArray[np.uint32],
-) -> None:
-    """pg_checksum_block of whole pages, given as rows of 32 words, 64 to a page. ``sums`` is scratch.
+) -> int:
+    """pg_checksum_page of whole pages, given as rows of 32 words, 64 to a page; ``sums`` is scratch. Gives how many
+    of the pages that are initialised (pd_upper is not 0) store another checksum.
 
     The inner loops run over a row, up to a bound that is not a constant: those LLVM turns into vector code.
     """
     n = len(sums)
+    wrong = 0
     for page in range(len(out)):
         first = rows[page * _ROUNDS]
         for j in range(n):
@@ -64,7 +70,11 @@ def _page_sums(
         folded = np.uint32(0)
         for j in range(n):
             folded ^= _mix(_mix(sums[j]))
-        out[page] = folded
+        out[page] = np.uint32(folded ^ np.uint32(first_block + page)) % np.uint32(65535) + np.uint32(1)
+        stored = first[_CHECKSUM_WORD] & np.uint32(0xFFFF)
+        if first[_UPPER_WORD] >> np.uint32(16) != 0 and stored != out[page]:
+            wrong += 1
+    return wrong
 
 
 def _words(pages: Bytes, first_block: int) -> NDArray[np.uint32]:
@@ -72,21 +82,20 @@ def _words(pages: Bytes, first_block: int) -> NDArray[np.uint32]:
     count, rest = divmod(len(pages), PAGE_SIZE)
     if rest:
         raise FormatError(f"block {first_block + count} is truncated: {rest} of {PAGE_SIZE} bytes")
-    aligned = pages if pages.ctypes.data % 4 == 0 else pages.copy()
-    return aligned.view(np.uint32).reshape(count, _WORDS)
-
-
-def _checksums(words: NDArray[np.uint32], first_block: int) -> NDArray[np.uint32]:
-    folded = np.empty(len(words), np.uint32)
-    _page_sums(words.reshape(-1, _SUMS), np.empty(_SUMS, np.uint32), _BASE_OFFSETS, _KEEP, folded)
-    checksums: NDArray[np.uint32] = (folded ^ _blocks(first_block, len(words))) % np.uint32(65535) + np.uint32(1)
-    return checksums
-
-
-def _blocks(first_block: int, count: int) -> NDArray[np.uint32]:
     if first_block < 0 or first_block + count > MAX_BLOCK + 1:
         raise FormatError(f"blocks {first_block} and up are past the largest block number")
-    return np.arange(first_block, first_block + count, dtype=np.int64).astype(np.uint32)
+    words = pages.view(np.uint32)
+    if not words.flags.aligned:
+        words = pages.copy().view(np.uint32)
+    return words.reshape(count, _WORDS)
+
+
+def _checksums(words: NDArray[np.uint32], first_block: int) -> tuple[NDArray[np.uint32], int]:
+    """(the checksum that each page should have, how many have another)."""
+    checksums = np.empty(len(words), np.uint32)
+    rows = words.reshape(-1, _SUMS)
+    wrong = _page_sums(rows, np.empty(_SUMS, np.uint32), _BASE_OFFSETS, _KEEP, first_block, checksums)
+    return checksums, wrong
 
 
 def page_checksums(pages: Bytes, first_block: int) -> NDArray[np.uint16]:
@@ -95,7 +104,7 @@ def page_checksums(pages: Bytes, first_block: int) -> NDArray[np.uint16]:
     ``first_block`` is the block number of the first page in its relation (not in its segment file): it is
     mixed in. Raises FormatError where the buffer does not end with a page's end.
     """
-    return _checksums(_words(pages, first_block), first_block).astype(np.uint16)
+    return _checksums(_words(pages, first_block), first_block)[0].astype(np.uint16)
 
 
 def bad_checksums(pages: Bytes, first_block: int) -> NDArray[np.uint32]:
@@ -105,8 +114,9 @@ def bad_checksums(pages: Bytes, first_block: int) -> NDArray[np.uint32]:
     checksums (ControlFile.data_checksum_version). Arguments and errors as in `page_checksums`.
     """
     words = _words(pages, first_block)
+    checksums, wrong = _checksums(words, first_block)
+    if not wrong:
+        return _NO_BLOCKS
     stored = words[:, _CHECKSUM_WORD] & np.uint32(0xFFFF)
     initialised = words[:, _UPPER_WORD] >> np.uint32(16) != 0
-    wrong = initialised & (stored != _checksums(words, first_block))
-    blocks: NDArray[np.uint32] = _blocks(first_block, len(words))[wrong]
-    return blocks
+    return (first_block + np.flatnonzero(initialised & (stored != checksums))).astype(np.uint32)

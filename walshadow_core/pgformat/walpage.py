@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes
 from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.words import load64
 
 PAGE_MAGIC: Final = {15: 0xD110, 16: 0xD113, 17: 0xD116, 18: 0xD118}
 """XLOG_PAGE_MAGIC by major."""
@@ -90,9 +91,7 @@ def new_state() -> NDArray[np.int64]:
 @kernel
 def load64s(buf: Bytes, at: int) -> int:
     """The little-endian uint64 at ``at`` as an int64: LSNs and addresses stay below 2**63."""
-    low = np.int64(load32(buf, at))
-    high = np.int64(load32(buf, at + 4))
-    return int((high << 32) | low)
+    return int(np.int64(load64(buf, np.uint64(at))))
 
 
 @kernel

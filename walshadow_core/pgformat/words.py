@@ -26,6 +26,21 @@ def load64(buf: Bytes, at: np.uint64) -> np.uint64:
 
 
 @kernel
+def store16(buf: Bytes, at: int, value: int) -> None:
+    """Write a uint16, little-endian; the caller has checked the bounds."""
+    i = np.uint64(at)
+    buf[i] = np.uint8(value & 255)
+    buf[i + np.uint64(1)] = np.uint8((value >> 8) & 255)
+
+
+@kernel
+def store32(buf: Bytes, at: int, value: int) -> None:
+    """Write a uint32, little-endian; the caller has checked the bounds."""
+    store16(buf, at, value & 0xFFFF)
+    store16(buf, at + 2, (value >> 16) & 0xFFFF)
+
+
+@kernel
 def store64(buf: Bytes, at: np.uint64, value: np.uint64) -> None:
     """Write a uint64 at a byte offset, little-endian; the caller has checked the bounds."""
     for k in range(8):

@@ -40,7 +40,8 @@ from walshadow_core.pgformat.heap import (
     load32,
 )
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.redo.pages import clear_all_visible, copy, find_tuple, place_item, store16, store32
+from walshadow_core.pgformat.words import store16, store32
+from walshadow_core.redo.pages import clear_all_visible, copy, find_tuple, place_item
 
 DONE: Final = 0
 NO_PAGE: Final = 1

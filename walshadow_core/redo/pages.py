@@ -34,24 +34,9 @@ from walshadow_core.pgformat.heap import (
     load32,
 )
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import copy_bytes
+from walshadow_core.pgformat.words import copy_bytes, store16, store32
 
 LP_FLAGS_MASK: Final = 3
-
-
-@kernel
-def store16(page: Bytes, at: int, value: int) -> None:
-    """Write a uint16, little-endian; the caller has checked the bounds."""
-    i = np.uint64(at)
-    page[i] = np.uint8(value & 255)
-    page[i + np.uint64(1)] = np.uint8((value >> 8) & 255)
-
-
-@kernel
-def store32(page: Bytes, at: int, value: int) -> None:
-    """Write a uint32, little-endian; the caller has checked the bounds."""
-    store16(page, at, value & 0xFFFF)
-    store16(page, at + 2, (value >> 16) & 0xFFFF)
 
 
 @kernel

@@ -20,6 +20,7 @@ from walshadow_core.pgformat.heap import (
     load32,
 )
 from walshadow_core.pgformat.jit import kernel
+from walshadow_core.pgformat.words import store16, store32
 from walshadow_core.redo.heap import BAD_PAGE, DONE, INVALID_XID, NO_TUPLE, SHORT
 from walshadow_core.redo.pages import (
     close_gaps,
@@ -27,8 +28,6 @@ from walshadow_core.redo.pages import (
     find_tuple,
     pointer_flags,
     set_pointer,
-    store16,
-    store32,
 )
 
 FROZEN_XID: Final = 2

@@ -109,11 +109,6 @@ class StretchReader:
         return self._reader.end
 
     @property
-    def position(self) -> Lsn:
-        """The LSN after the last record."""
-        return self._reader.position
-
-    @property
     def in_last_file(self) -> bool:
         """Whether the file at hand is the last one: a live WAL ends there."""
         return self.path == self._stretch.segments[-1].path

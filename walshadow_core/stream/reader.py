@@ -61,11 +61,6 @@ class WalReader:
         """How many records were half written when the server crashed, and dropped here."""
         return int(self._state[walpage.OVERWRITTEN])
 
-    @property
-    def fed_to(self) -> Lsn:
-        """The LSN after the last byte that was fed."""
-        return Lsn(self._first + len(self._rest))
-
     def feed(self, data: bytes | memoryview) -> Iterator[WalRecords]:
         """Take the next bytes; gives the records that are whole now, in batches. What a batch points into is
         its own. Raises FormatError, naming the LSN, for a record whose parts don't fit together."""

@@ -18,16 +18,9 @@ from walshadow_core.api import BackupSource, FormatError, Lsn, SourceError, WalS
 from walshadow_core.testing.postgres import PostgresServer, available_majors
 
 MakeSource = Callable[..., BackupSource]
+Until = Callable[..., None]
 SLOTS = "select slot_name, temporary, active from pg_replication_slots where slot_name like 'walshadow%'"
 MORE = "create table if not exists more (v text); insert into more select repeat(md5(i::text), 30) from generate_series(1, {n}) i"
-
-
-def wait_for(what: Callable[[], object], seconds: float = 30.0) -> None:
-    """Until ``what()`` is true; fails after a generous time."""
-    deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.02)
 
 
 def flushed(server: PostgresServer) -> Lsn:
@@ -64,7 +57,7 @@ def streaming(found: BackupSource) -> WalStreamSource:
     return found
 
 
-def test_what_comes_is_what_the_server_has(pg: PostgresServer, source: MakeSource) -> None:
+def test_what_comes_is_what_the_server_has(pg: PostgresServer, source: MakeSource, until: Until) -> None:
     """From a segment's start on, byte for byte, over segments; the slot is temporary and goes with us."""
     with streaming(source(pg)).stream() as live:
         assert live.start % live.segment_size == 0
@@ -80,9 +73,9 @@ def test_what_comes_is_what_the_server_has(pg: PostgresServer, source: MakeSourc
         data = take_until(live, end)
         assert data[: end - live.start] == on_disk(pg, live.start, end, live.segment_size)
         live.confirm(end)
-        wait_for(lambda: pg.execute("select count(*) from pg_stat_replication where flush_lsn = %s", (str(end),))[0][0])
+        until(lambda: pg.execute("select count(*) from pg_stat_replication where flush_lsn = %s", (str(end),))[0][0])
         assert live.take(0.01) is None or flushed(pg) > end
-    wait_for(lambda: not pg.execute(SLOTS))
+    until(lambda: not pg.execute(SLOTS))
 
 
 def test_nobody_takes_what_comes(pg_newest: PostgresServer, source: MakeSource) -> None:
@@ -112,14 +105,14 @@ with walshadow_backup_source("base_backup", {"dsn": sys.argv[1]}).stream() as li
 """
 
 
-def test_a_killed_process_leaves_no_slot(pg_newest: PostgresServer) -> None:
+def test_a_killed_process_leaves_no_slot(pg_newest: PostgresServer, until: Until) -> None:
     """kill -9 in the middle: the server drops the slot with the connection."""
     done = subprocess.run([sys.executable, "-c", CHILD, pg_newest.dsn()], capture_output=True, text=True, check=False)
     assert done.stdout == "streaming\n", done.stderr
-    wait_for(lambda: not pg_newest.execute(SLOTS))
+    until(lambda: not pg_newest.execute(SLOTS))
 
 
-def test_a_slot_of_ones_own(pg_newest: PostgresServer, source: MakeSource) -> None:
+def test_a_slot_of_ones_own(pg_newest: PostgresServer, source: MakeSource, until: Until) -> None:
     """It stays, and keeps what was not confirmed; one that is not there is named with the remedy."""
     ours = streaming(source(pg_newest))
     with (
@@ -133,17 +126,17 @@ def test_a_slot_of_ones_own(pg_newest: PostgresServer, source: MakeSource) -> No
             first = live.start
             pg_newest.execute(MORE.format(n=100))
             take_until(live, flushed(pg_newest))
-        wait_for(lambda: not pg_newest.execute(SLOTS)[0][2])
+        until(lambda: not pg_newest.execute(SLOTS)[0][2])
         with ours.stream(slot="walshadow_daemon") as again:
             assert again.start == first
             with pytest.raises(SourceError, match="active"), ours.stream(slot="walshadow_daemon"):
                 pass
     finally:
-        wait_for(lambda: not pg_newest.execute(SLOTS)[0][2])
+        until(lambda: not pg_newest.execute(SLOTS)[0][2])
         pg_newest.execute("select pg_drop_replication_slot('walshadow_daemon')")
 
 
-def test_a_standby_that_is_promoted(source: MakeSource) -> None:
+def test_a_standby_that_is_promoted(source: MakeSource, until: Until) -> None:
     """The stream goes over to the new timeline where the old one ended."""
     major = available_majors()[-1]
     with (
@@ -157,7 +150,7 @@ def test_a_standby_that_is_promoted(source: MakeSource) -> None:
         data = take_until(live, end)
         assert live.timeline == 1
         standby.execute("select pg_promote()")
-        wait_for(lambda: not standby.execute("select pg_is_in_recovery()")[0][0])
+        until(lambda: not standby.execute("select pg_is_in_recovery()")[0][0])
         standby.execute(MORE.format(n=500))
         position, at = flushed(standby), Lsn(live.start + len(data))
         while at < position:
@@ -177,14 +170,14 @@ def test_the_server_stops(source: MakeSource) -> None:
                 live.take(30)
 
 
-def test_leaving_early_is_quick(pg_newest: PostgresServer, source: MakeSource) -> None:
+def test_leaving_early_is_quick(pg_newest: PostgresServer, source: MakeSource, until: Until) -> None:
     """Whatever is still queued."""
     pg_newest.execute(MORE.format(n=5000))
     began = time.monotonic()
     with streaming(source(pg_newest)).stream():
         pass
     assert time.monotonic() - began < 20
-    wait_for(lambda: not pg_newest.execute(SLOTS))
+    until(lambda: not pg_newest.execute(SLOTS))
 
 
 @pytest.mark.parametrize("name", ["", "Slot", 'a"b', "a b", "a" * 64])

@@ -25,8 +25,9 @@ class MadeFile:
         return len(self.content)
 
     def chunks(self) -> Iterator[memoryview]:
-        for at in range(0, len(self.content), 100_000):
-            yield memoryview(self.content)[at : at + 100_000]
+        """In pieces that fit no page."""
+        for at in range(0, len(self.content), 10_007):
+            yield memoryview(self.content)[at : at + 10_007]
 
 
 @dataclass

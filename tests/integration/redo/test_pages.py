@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import MAJORS
+from tests.integration.work import lock_and_update_at_once, run
 from walshadow_core.api import Lsn, RelFileLocator
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.redo.store import PageStore
@@ -93,44 +92,6 @@ HINTS = 0x0100 | 0x0200 | 0x0400 | 0x0800
 COMBO = 0x0020
 
 
-def statements(text: str) -> Iterator[str]:
-    """One round trip each: what stands between begin and its end stays together."""
-    block = ""
-    for piece in text.split(";"):
-        block += piece + ";"
-        open_block = block.split()[0] == "begin;" and not re.search(
-            r"(commit|rollback|prepare transaction '\w+');$", block.strip()
-        )
-        if not open_block:
-            if piece.strip():
-                yield block
-            block = ""
-
-
-def run(server: PostgresServer, text: str) -> None:
-    """Every statement in a transaction of its own."""
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        for statement in statements(text):
-            connection.execute(statement)  # type: ignore[call-overload]
-
-
-def lock_and_update_at_once(server: PostgresServer) -> None:
-    """Multixacts with and without an updater."""
-
-    def client(number: int) -> None:
-        with psycopg.connect(server.dsn(), autocommit=True) as connection:
-            for k in range(40):
-                with connection.transaction():
-                    connection.execute("select from t where id = %s for key share", (1 + k % 5,))
-                    connection.execute("update t set n = n + 1 where id = %s", (1 + (k + number) % 5,))
-
-    threads = [threading.Thread(target=client, args=(n,)) for n in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-
-
 def locators(server: PostgresServer) -> dict[RelFileLocator, str]:
     """Where the tables, their TOAST relations, and two catalogs are."""
     rows = server.execute(
@@ -202,7 +163,7 @@ def test_every_page_of_the_store_is_the_servers(
         redo_lsn = Lsn.parse(server.execute("select redo_lsn::text from pg_control_checkpoint()")[0][0])
         before = locators(server)
         run(server, WINDOW)
-        lock_and_update_at_once(server)
+        lock_and_update_at_once(server, "t", 40)
         end = Lsn.parse(server.execute("select pg_current_wal_insert_lsn()::text")[0][0])
         server.execute("select pg_switch_wal()")
         names = {**before, **locators(server)}

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import re
 import subprocess
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import pytest
 
 from tests.conftest import MAJORS
 from tests.integration.support import Run
+from tests.integration.work import lock_and_update_at_once, run
 from walshadow_core.api import Lsn
 from walshadow_core.testing.postgres import PostgresServer, find_binaries
 
@@ -84,38 +83,14 @@ LINE = re.compile(
 BLOCK = re.compile(r"blkref #(\d+): rel (\d+)/(\d+)/(\d+)(?: (?:fork )?(fsm|vm|init))? blk (\d+)( FPW| \(FPW\))?")
 
 
-def statements(text: str) -> Iterator[str]:
-    """One transaction each: what stands between begin and commit stays together."""
-    block = ""
-    for piece in text.split(";"):
-        block += piece + ";"
-        words = block.split()
-        if words[0] != "begin;" or re.search(r"(commit|rollback|prepare transaction '\w+');$", block.strip()):
-            if piece.strip():
-                yield block
-            block = ""
-
-
 def run_everything(server: PostgresServer) -> None:
-    """Each statement by itself, then pgbench's table with several clients at once, multixacts and all."""
-    with psycopg.connect(server.dsn(), autocommit=True) as connection:
-        for statement in statements(EVERYTHING):
-            connection.execute(statement)  # type: ignore[call-overload]
-        connection.execute("create table acc (id int primary key, n int)")
-        connection.execute("insert into acc select i, 0 from generate_series(1, 50) i")
-
-    def client(number: int) -> None:
-        with psycopg.connect(server.dsn(), autocommit=True) as connection:
-            for k in range(60):
-                with connection.transaction():
-                    connection.execute("select from acc where id = %s for key share", (1 + k % 5,))
-                    connection.execute("update acc set n = n + 1 where id = %s", (6 + (k * 7 + number) % 40,))
-
-    threads = [threading.Thread(target=client, args=(n,)) for n in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    """Each statement by itself, then several clients at once, multixacts and all."""
+    run(server, EVERYTHING)
+    run(
+        server,
+        "create table acc (id int primary key, n int); insert into acc select i, 0 from generate_series(1, 50) i;",
+    )
+    lock_and_update_at_once(server, "acc", 60)
 
 
 def lsn(text: str) -> str:

@@ -6,17 +6,18 @@ import dataclasses
 
 import pytest
 
-from walshadow_core.catalog.keys import IndexFacts, choose_key
+from walshadow_core.catalog.keys import choose_key
+from walshadow_core.catalog.rows import IndexRow
 
-_PLAIN = IndexFacts(
-    oid=100, columns=(3,), primary=False, replica_identity=False, unique=True, immediate=True, valid=True,
+_PLAIN = IndexRow(
+    oid=100, relation=1, columns=(3,), key_columns=9, primary=False, replica_identity=False, unique=True, immediate=True, valid=True,
     partial=False, exclusion=False,
 )  # fmt: skip
 _PRIMARY = dataclasses.replace(_PLAIN, oid=101, columns=(2, 1), primary=True)
 _ALL = frozenset(range(1, 9))
 
 
-def _but(index: IndexFacts, **changes: object) -> IndexFacts:
+def _but(index: IndexRow, **changes: object) -> IndexRow:
     return dataclasses.replace(index, **changes)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.decode.built import built, codec, decoded, use
+from tests.stored_values import build
+from tests.unit.decode.built import codec, decoded, use
 from walshadow_core.api import BadValue, Form, TableRefused
 from walshadow_core.decode.columns import Codec
 
@@ -85,7 +86,7 @@ def vector(*values: float, code: str = "f") -> bytes:
 
 
 def test_vectors_are_lists() -> None:
-    array = built(extension("vector"), [vector(1, 2.5), None, vector(-1e-30), vector()])
+    array = build(extension("vector"), [vector(1, 2.5), None, vector(-1e-30), vector()])
     assert array.type == pa.list_(pa.field("item", pa.float32(), nullable=False))
     assert array.to_pylist() == [[1, 2.5], None, [np.float32(-1e-30)], []]
     assert decoded(extension("vector", "text"), [vector(1, 2.5), None, vector(1e20, 0.1)]) == [
@@ -108,7 +109,7 @@ def test_half_floats() -> None:
     fractions = np.unique(np.clip([2**k + d for k in range(11) for d in (-1, 0, 1)], 0, 1023))
     halves = (np.arange(64, dtype=np.uint16)[:, None] << 10 | fractions.astype(np.uint16)).reshape(-1)
     expected = halves.view(np.float16).astype(np.float32)
-    array = built(extension("halfvec"), [struct.pack("<Hh", halves.size, 0) + halves.tobytes()])
+    array = build(extension("halfvec"), [struct.pack("<Hh", halves.size, 0) + halves.tobytes()])
     got = array.values.to_numpy()
     nan = np.isnan(expected)
     assert (np.isnan(got) == nan).all()

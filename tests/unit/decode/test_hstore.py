@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.decode.built import append, codec, decoded, use
+from tests.stored_values import append
+from tests.unit.decode.built import codec, decoded, use
 from walshadow_core.decode import columns
 from walshadow_core.decode import type_hstore as hs
 from walshadow_core.decode.columns import BadValue

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.decode.built import append, codec, decoded, use
+from tests.stored_values import append
+from tests.unit.decode.built import codec, decoded, use
 from tests.unit.decode.stored_json import SCALARS, VALUES, printed, stored
 from walshadow_core.decode import columns, type_oids
 from walshadow_core.decode import type_jsonb as jb

@@ -6,7 +6,8 @@ import struct
 
 import pytest
 
-from tests.unit.decode.built import append, codec, decoded, use
+from tests.stored_values import append
+from tests.unit.decode.built import codec, decoded, use
 from walshadow_core.decode import columns, type_oids
 from walshadow_core.decode import jsonpath_sorts as sorts
 from walshadow_core.decode.columns import BadValue

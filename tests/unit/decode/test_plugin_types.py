@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.unit.decode.built import append, codec, decoded, use
+from tests.stored_values import append
+from tests.unit.decode.built import codec, decoded, use
 from walshadow_core.api import (
     Attribute,
     BadValue,

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from walshadow_core.decode.columns import KEPT, Spare, VarColumn
 from walshadow_core.decode.type_text import plain_text, take_bytes
+
+pytestmark = pytest.mark.skipif(numba.config.DISABLE_JIT, reason="so many rows are too much for interpreted kernels")
 
 
 def block(column: VarColumn, letter: bytes, rows: int = 20000) -> pa.Array:

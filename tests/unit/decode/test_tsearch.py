@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.decode.built import append, codec, decoded, use
+from tests.stored_values import append
+from tests.unit.decode.built import codec, decoded, use
 from walshadow_core.decode import columns, type_oids
 from walshadow_core.decode.columns import BadValue
 from walshadow_core.decode.type_tsearch import AND, NOT, OPERAND, OPERATOR, OR, PHRASE
