@@ -369,6 +369,16 @@ class BackupFile(Protocol):
         ...
 
 
+@runtime_checkable
+class FillingFile(BackupFile, Protocol):
+    """A BackupFile that can put its content where it is wanted, with a copy less. Of ``chunks()`` and ``fill()`` one is
+    used for a file, not both."""
+
+    def fill(self, view: memoryview) -> int:
+        """Put the next content into ``view``, as much as it holds; gives how many bytes, less only at the end."""
+        ...
+
+
 class BackupPart(Protocol):
     """An independent unit of a backup (BASE_BACKUP has one, a wal-g backup one per tar)."""
 

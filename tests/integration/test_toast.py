@@ -287,7 +287,7 @@ class Cut:
                     self.path, self.size, self._file = file.path, file.size, file
 
                 def chunks(self) -> Iterator[memoryview]:
-                    content = bytearray(b"".join(self._file.chunks()))
+                    content = bytearray(b"".join(map(bytes, self._file.chunks())))
                     content[cut._page * 8192 : (cut._page + 1) * 8192] = bytes(8192)
                     yield memoryview(content)
 

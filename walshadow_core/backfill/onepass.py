@@ -25,9 +25,7 @@ from walshadow_core.api import (
     RelFileLocator,
     SourceError,
     StagingWriter,
-    TablePlan,
     TableRefused,
-    WalshadowError,
     WalStreamSource,
 )
 from walshadow_core.backfill.channel import Channel, ChannelBroken
@@ -82,7 +80,9 @@ class Pass:
         self._table_stats = stats.passing
         self._writers: list[StagingWriter | None] = [None] * len(tables)
         self._storage: list[str | None] = [None] * len(tables)
-        self._half_made: TablePlan | None = None
+        self._staging = threading.Event()
+        """Set when no staging table is being made."""
+        self._staging.set()
         self._chunks: Channel[PageChunk] = Channel(16)
         self._batches: Channel[TableBatch] = Channel(1)
         self._stores: dict[Part, ToastStore] = {}
@@ -180,13 +180,13 @@ class Pass:
                 self._stats.bytes_total = start.size_estimate
                 if self._window is not None:
                     self._window.begin(start)
-                self._create_staging()
                 workers = self._workers(status, budget, free * 5 // 8, folder, start)
                 writer_loop = WriterLoop(
                     self._writers, self._table_stats,
                     MetaColumns(Lsn(start.b_redo), time.time_ns() // 1000), self._fail_table,
                 )  # fmt: skip
-                self._thread("write", lambda: writer_loop.run(self._batches))  # type: ignore[union-attr]
+                self._staging.clear()
+                self._thread("write", lambda: self._write(writer_loop))  # type: ignore[arg-type]
                 writer = self._threads[-1:]
                 decoders = self._decode(workers)
                 self._stats.phase = "reading"
@@ -392,16 +392,28 @@ class Pass:
                 "point --source and the backup at the same server",
             )
 
+    def _write(self, loop: WriterLoop) -> None:
+        """Staging is made while the backup is already read."""
+        try:
+            self._create_staging()
+        finally:
+            self._staging.set()
+        loop.run(self._batches)
+
     def _create_staging(self) -> None:
+        refused: list[str] = []
         for index, table in enumerate(self._tables):
-            self._half_made = table.plan
+            if self._failure is not None:
+                raise ChannelBroken
+            if self._table_stats[index].out:
+                continue
             try:
                 self._writers[index] = self._destination.create_staging(table.plan)
             except (DestinationError, TableRefused) as error:
                 self._table_stats[index].fail(str(error))
-            self._half_made = None
-        if all(t.failed for t in self._table_stats):
-            raise DestinationError("no table is left to load: " + "; ".join(t.error or "" for t in self._table_stats))
+                refused.append(str(error))
+        if len(refused) == len(self._tables):
+            raise DestinationError("no table is left to load: " + "; ".join(refused))
 
     def _workers(
         self, status: CopiedStatus, budget: MemoryBudget, room: int, folder: Path, start: BackupStart
@@ -493,9 +505,6 @@ class Pass:
             self._writers[index] = None
 
     def _abort_all(self) -> None:
+        self._staging.wait()
         for index in range(len(self._writers)):
             self._abort(index)
-        if self._half_made is not None:
-            # Ctrl-C while it was being made: whether it is there is not known, so make it anew and drop that.
-            with contextlib.suppress(WalshadowError):
-                self._destination.create_staging(self._half_made).abort()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from walshadow_core.api import Backup, BackupFile, Bytes
+from walshadow_core.api import Backup, BackupFile, Bytes, FillingFile
 from walshadow_core.backfill.channel import Channel
 from walshadow_core.backfill.pagespool import PageSpool
 from walshadow_core.backfill.recheck import Recheck
@@ -19,6 +19,7 @@ from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.visibility.status import CopiedStatus
 from walshadow_core.visibility.whole import whole
 
+_NOTHING = memoryview(b"")
 CHUNK_PAGES = 128
 """Pages handed over at a time: 1 MiB stays in the CPU's cache between the kernels."""
 
@@ -145,31 +146,37 @@ class BackupReader:
 
     def _buffers(self, file: BackupFile) -> Iterator[tuple[Bytes, int]]:
         """The file's content in pooled buffers, each full but for the last."""
-        buffer: Bytes | None = None
-        view = memoryview(b"")
-        filled = size = 0
-        read_before = self._stats.bytes_read
-        taken = 0
-        for chunk in file.chunks():
-            length = len(chunk)
-            taken += length
-            if filled + length < size:
-                view[filled : filled + length] = chunk
-                filled += length
-                continue
-            while len(chunk):
-                if buffer is None:
-                    waited = time.perf_counter()
-                    buffer = self._pool.take()
-                    self.seconds_waiting += time.perf_counter() - waited
-                    view, filled, size = buffer.data, 0, len(buffer)
-                part = min(size - filled, len(chunk))
-                view[filled : filled + part] = chunk[:part]
-                filled += part
-                chunk = chunk[part:]
-                if filled == size:
-                    yield buffer, filled
-                    buffer, filled, size = None, 0, 0
-                    self._stats.bytes_read = read_before + taken
-        if buffer is not None:
+        filling = file if isinstance(file, FillingFile) else _Chunks(file)
+        read_before, taken = self._stats.bytes_read, 0
+        while taken < file.size:
+            waited = time.perf_counter()
+            buffer = self._pool.take()
+            self.seconds_waiting += time.perf_counter() - waited
+            filled = filling.fill(buffer.data)
+            if not filled:
+                self._pool.give(buffer)
+                return
+            taken += filled
             yield buffer, filled
+            self._stats.bytes_read = read_before + taken
+
+
+class _Chunks:
+    """Fills buffers from the chunks of a file."""
+
+    def __init__(self, file: BackupFile) -> None:
+        self._chunks = file.chunks()
+        self._rest = _NOTHING
+
+    def fill(self, view: memoryview) -> int:
+        """See FillingFile."""
+        filled = 0
+        while filled < len(view):
+            rest = self._rest or next(self._chunks, _NOTHING)
+            if not rest:
+                break
+            part = min(len(view) - filled, len(rest))
+            view[filled : filled + part] = rest[:part]
+            filled += part
+            self._rest = rest[part:]
+        return filled

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -54,6 +55,9 @@ def load_kernels(plugins: Plugins, groups: Collection[str] | None = None) -> Non
     """Load those kernels from their cache, or compile them: after this, the first page is decoded at full speed."""
     for _, load in _steps(plugins, groups):
         load()
+    # A million objects that never go: to look through them again and again holds up every thread, each time for a tenth
+    # of a second.
+    gc.freeze()
 
 
 def start_loading_kernels(plugins: Plugins) -> threading.Thread:

@@ -12,4 +12,4 @@ def whole(file: BackupFile) -> bytes:
     """A small file's content. Raises FormatError for one that is too large to be one."""
     if file.size > _MAX_BYTES:
         raise FormatError(f"{file.path} has {file.size} bytes, which no such file has", "take another backup")
-    return b"".join(file.chunks())
+    return b"".join(map(bytes, file.chunks()))

@@ -56,7 +56,7 @@ def turn_tls_on(server: PostgresServer) -> None:
 
 def read_file(backup: Backup, path: str) -> bytes:
     """Reads the whole backup; the content of one file."""
-    found = [b"".join(f.chunks()) for part in backup.parts() for f in part.files() if f.path == path]
+    found = [b"".join(map(bytes, f.chunks())) for part in backup.parts() for f in part.files() if f.path == path]
     assert len(found) == 1
     return found[0]
 

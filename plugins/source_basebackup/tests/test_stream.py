@@ -43,7 +43,7 @@ def header(path: str, size: int) -> bytes:
 
 
 def read(taken: BaseBackup) -> list[tuple[str, bytes]]:
-    return [(file.path, b"".join(file.chunks())) for file in taken.parts()[0].files()]
+    return [(file.path, b"".join(map(bytes, file.chunks()))) for file in taken.parts()[0].files()]
 
 
 def test_archives_and_signs_of_life() -> None:

@@ -38,7 +38,7 @@ def reader(pieces: Iterable[bytes], prefix: str = "") -> TarReader:
 
 
 def read(pieces: Iterable[bytes], prefix: str = "") -> list[tuple[str, bytes]]:
-    return [(f.path, b"".join(f.chunks())) for f in reader(pieces, prefix).files()]
+    return [(f.path, b"".join(map(bytes, f.chunks()))) for f in reader(pieces, prefix).files()]
 
 
 def cut(raw: bytes, size: int) -> Iterator[bytes]:
@@ -166,5 +166,7 @@ def test_chunks_of_a_file_that_went_by() -> None:
     files = reader([member("f", b"1") + member("g", b"2") + END]).files()
     first = next(files)
     next(files)
-    with pytest.raises(RuntimeError, match="f: chunks"):
+    with pytest.raises(RuntimeError, match="f: its content after"):
         list(first.chunks())
+    with pytest.raises(RuntimeError, match="f: its content after"):
+        first.fill(memoryview(bytearray(1)))

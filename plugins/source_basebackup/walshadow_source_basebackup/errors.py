@@ -26,7 +26,7 @@ _REMEDIES = {
 }
 """What to do, by SQLSTATE (``utils/errcodes.txt``)."""
 
-_CONNECTION_LOST = "see the source's log and the network between, and " + AGAIN
+CONNECTION_LOST = "see the source's log and the network between, and " + AGAIN
 
 
 _ATTEMPT = " connection to server "
@@ -43,7 +43,7 @@ def remedy_for(sqlstate: str, hint: str | None = None) -> str | None:
     if hint:
         return one_line(hint).removesuffix(".")
     if sqlstate.startswith("08"):
-        return _CONNECTION_LOST
+        return CONNECTION_LOST
     return _REMEDIES.get(sqlstate)
 
 
@@ -57,14 +57,18 @@ def server_error(result: pq.abc.PGresult, doing: str) -> SourceError:
     primary = field(pq.DiagnosticField.MESSAGE_PRIMARY)
     if not sqlstate:
         # made by libpq itself: the connection is gone, often with the server's last words in the text
-        return SourceError(f"{doing} broke off: {libpq_text(result.error_message)}", _CONNECTION_LOST)
-    hint = field(pq.DiagnosticField.MESSAGE_HINT)
+        return SourceError(f"{doing} broke off: {libpq_text(result.error_message)}", CONNECTION_LOST)
+    return reported(sqlstate, primary, field(pq.DiagnosticField.MESSAGE_HINT), doing)
+
+
+def reported(sqlstate: str, primary: str, hint: str | None, doing: str) -> SourceError:
+    """An error of the server, by the fields of its message."""
     return SourceError(f"{doing} failed: {one_line(primary)} (SQLSTATE {sqlstate})", remedy_for(sqlstate, hint))
 
 
 def connection_lost(error: psycopg.Error, doing: str) -> SourceError:
     """The connection broke in the middle."""
-    return SourceError(f"{doing} broke off: {one_line(str(error))}", _CONNECTION_LOST)
+    return SourceError(f"{doing} broke off: {one_line(str(error))}", CONNECTION_LOST)
 
 
 def libpq_text(message: bytes) -> str:

@@ -12,18 +12,19 @@ import select
 import socket
 import threading
 import time
+from typing import Protocol
 
 import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from walshadow_core.api import SourceError
+from walshadow_source_basebackup import protocol
 from walshadow_source_basebackup.errors import connection_lost, server_error
+from walshadow_source_basebackup.plain import PlainCommand, Row
 from walshadow_source_basebackup.settings import Settings
 
 log = logging.getLogger(__name__)
-
-Row = tuple[str | None, ...]
 
 _LOOK_AGAIN_MS = 250
 """How long to wait for the socket at most: under TLS, bytes may wait inside the library, and no socket tells."""
@@ -52,6 +53,31 @@ def where(conn: psycopg.Connection[tuple[object, ...]]) -> str:
     return f"{conn.info.host}:{conn.info.port}"
 
 
+class CopyCommand(Protocol):
+    """Reads the results of a command, in order. Methods raise SourceError."""
+
+    def rows(self) -> list[Row]:
+        """The rows of the next result, as text."""
+        ...
+
+    def begin_copy(self) -> None:
+        """The next result must be the beginning of a COPY stream."""
+        ...
+
+    def copy_data(self) -> memoryview | None:
+        """The next message of the COPY stream, or several in one, None at its end. Good until the next call."""
+        ...
+
+    def content_into(self, view: memoryview) -> int:
+        """Put content of the stream that is next into ``view``; gives how many bytes, 0 where copy_data() has to go
+        on."""
+        ...
+
+    def finish_command(self) -> None:
+        """Take what is left of the results."""
+        ...
+
+
 class ReplicationConnection:
     """One physical replication connection. One thread reads; any thread may close."""
 
@@ -61,6 +87,7 @@ class ReplicationConnection:
         self._lock = threading.Lock()
         self._ended = False
         self._copying = False
+        self._plain: PlainCommand | None = None
         self._bell, self._bell_rope = socket.socketpair()
         self._poll = select.poll()
         self._poll.register(self._pg.socket, select.POLLIN)
@@ -78,6 +105,16 @@ class ReplicationConnection:
         return self._pg.server_version
 
     # -- commands
+
+    def backup(self, command: str) -> CopyCommand:
+        """Send a command whose results contain a COPY stream as BASE_BACKUP's do, and give what reads them: the
+        connection itself, or something faster if it is not encrypted. Raises SourceError."""
+        if self._pg.ssl_in_use or self._pg.used_gssapi:
+            self.send(command)
+            return self
+        self._plain = PlainCommand(self._pg.socket, self._lock, self._wait, self.doing, protocol.CONTENT)
+        self._plain.send(command)
+        return self._plain
 
     def send(self, command: str) -> None:
         """Send a command; take its results with ``rows()`` and ``copy_data()``. Raises SourceError."""
@@ -127,6 +164,10 @@ class ReplicationConnection:
             return data
         self._copying = False
         return None
+
+    def content_into(self, view: memoryview) -> int:
+        """libpq gives messages alone: see CopyCommand."""
+        return 0
 
     def copy_data_within(self, seconds: float) -> memoryview | None:
         """The same of a stream that goes both ways, an empty one if nothing came within ``seconds``."""
@@ -184,10 +225,13 @@ class ReplicationConnection:
         return result
 
     def _wait_for_input(self) -> None:
+        self._wait()
+        self._pg.consume_input()
+
+    def _wait(self) -> None:
         self._poll.poll(_LOOK_AGAIN_MS)
         if self._ended:
             raise self._was_ended()
-        self._pg.consume_input()
 
     def _lost(self, error: psycopg.OperationalError) -> SourceError:
         return self._was_ended() if self._ended else connection_lost(error, self.doing)
@@ -206,7 +250,9 @@ class ReplicationConnection:
             if self._conn.closed:
                 return
             try:
-                if self._pg.transaction_status == pq.TransactionStatus.ACTIVE:
+                if self._plain is not None:
+                    self._end_plain(self._plain)
+                elif self._pg.transaction_status == pq.TransactionStatus.ACTIVE:
                     self._cancel()
             except psycopg.Error as error:
                 log.debug("ending %s: %s", self.doing, error)
@@ -214,6 +260,14 @@ class ReplicationConnection:
                 self._conn.close()
                 self._bell.close()
                 self._bell_rope.close()
+
+    def _end_plain(self, plain: PlainCommand) -> None:
+        try:
+            if plain.running:
+                self._conn.cancel_safe(timeout=_CANCEL_SECONDS)
+                plain.drain(_DRAIN_SECONDS)
+        finally:
+            plain.close()
 
     def _cancel(self) -> None:
         """Cancel the command and take what the server had sent already, so that it sees the cancellation and

@@ -20,7 +20,7 @@ from walshadow_core.api import (
 from walshadow_source_basebackup import preflight, protocol, streaming
 from walshadow_source_basebackup.connecting import connect
 from walshadow_source_basebackup.protocol import CONTENT, Archive
-from walshadow_source_basebackup.replication import ReplicationConnection
+from walshadow_source_basebackup.replication import CopyCommand, ReplicationConnection
 from walshadow_source_basebackup.settings import MODE, Settings
 from walshadow_source_basebackup.tar import TarReader
 
@@ -55,16 +55,16 @@ def begin(connection: ReplicationConnection, settings: Settings, request: Backup
     connection.send(protocol.IDENTIFY_SYSTEM)
     identity = connection.rows()
     connection.finish_command()
-    connection.send(
+    command = connection.backup(
         protocol.base_backup_command(
             label=settings.label or request.label,
             checkpoint=settings.checkpoint,
             max_rate_kb=settings.max_rate_kb,
         )
     )
-    b_redo, timeline = protocol.parse_position(_only(connection.rows()))
-    tablespaces, size = protocol.parse_tablespaces(connection.rows())
-    connection.begin_copy()
+    b_redo, timeline = protocol.parse_position(_only(command.rows()))
+    tablespaces, size = protocol.parse_tablespaces(command.rows())
+    command.begin_copy()
     start = BackupStart(
         b_redo=b_redo,
         timeline=timeline,
@@ -73,7 +73,7 @@ def begin(connection: ReplicationConnection, settings: Settings, request: Backup
         tablespaces=tablespaces,
         size_estimate=size,
     )
-    return BaseBackup(connection, start)
+    return BaseBackup(command, start)
 
 
 def _only(rows: list[tuple[str | None, ...]]) -> tuple[str | None, ...]:
@@ -85,9 +85,9 @@ def _only(rows: list[tuple[str | None, ...]]) -> tuple[str | None, ...]:
 class BaseBackup:
     """A running BASE_BACKUP: a ``Backup`` of one part."""
 
-    def __init__(self, connection: ReplicationConnection, start: BackupStart) -> None:
+    def __init__(self, command: CopyCommand, start: BackupStart) -> None:
         self.start = start
-        self._part = BaseBackupPart(connection, start.size_estimate)
+        self._part = BaseBackupPart(command, start.size_estimate)
 
     def parts(self) -> Sequence[BackupPart]:
         """The one part: the whole stream, the archives of tablespaces first, the data directory last."""
@@ -101,17 +101,17 @@ class BaseBackup:
 
 
 class BaseBackupPart:
-    """The stream of a BASE_BACKUP: a ``BackupPart``, bound to its connection."""
+    """The stream of a BASE_BACKUP: a ``BackupPart``, bound to the command that brings it."""
 
     name = MODE
     paths: frozenset[str] | None = None
 
-    def __init__(self, connection: ReplicationConnection, size: int | None) -> None:
+    def __init__(self, command: CopyCommand, size: int | None) -> None:
         self.size = size
         self.bytes_read = 0
         self.end: BackupEnd | None = None
-        self._connection = connection
-        self._receive = connection.copy_data
+        self._command = command
+        self._receive = command.copy_data
         self._next_archive: Archive | None = None
         self._begun = False
 
@@ -124,7 +124,13 @@ class BaseBackupPart:
             raise FormatError("BASE_BACKUP: content before an archive was announced")
         while (archive := self._next_archive) is not None:
             self._next_archive = None
-            yield from TarReader(self._pull, archive.name, archive.prefix).files()
+            yield from TarReader(self._pull, archive.name, archive.prefix, self._pull_into).files()
+
+    def _pull_into(self, view: memoryview) -> int:
+        """Put the next content of the current archive into ``view``; gives 0 where _pull() has to be asked."""
+        size = self._command.content_into(view)
+        self.bytes_read += size
+        return size
 
     def _pull(self) -> memoryview | None:
         """The next content of the current archive, None at its end."""
@@ -150,6 +156,6 @@ class BaseBackupPart:
         return None
 
     def _read_end(self) -> None:
-        position = protocol.parse_position(_only(self._connection.rows()))
-        self._connection.finish_command()
+        position = protocol.parse_position(_only(self._command.rows()))
+        self._command.finish_command()
         self.end = BackupEnd(*position)

@@ -41,13 +41,30 @@ class TarFile:
         """The content, in the pieces in which it came. Raises FormatError if the archive ends inside."""
         return self._reader.content_of(self)
 
+    def fill(self, view: memoryview) -> int:
+        """Put the next content into ``view``, as much as it holds; gives how many bytes, less only at the file's end.
+        Raises FormatError if the archive ends before."""
+        return self._reader.fill(self, view)
+
+
+def _never(view: memoryview) -> int:
+    return 0
+
 
 class TarReader:
-    """Reads one archive. ``pull`` gives the next piece of it, or None when it is over; ``name`` is for messages;
-    ``prefix`` is put before every path."""
+    """Reads one archive. ``pull`` gives the next piece of it, or None when it is over; ``pull_into`` puts what is next
+    where it is wanted, and gives how many bytes, 0 where ``pull`` has to be asked; ``name`` is for messages; ``prefix``
+    is put before every path."""
 
-    def __init__(self, pull: Callable[[], memoryview | None], name: str, prefix: str = "") -> None:
+    def __init__(
+        self,
+        pull: Callable[[], memoryview | None],
+        name: str,
+        prefix: str = "",
+        pull_into: Callable[[memoryview], int] = _never,
+    ) -> None:
         self._pull = pull
+        self._pull_into = pull_into
         self._name = name
         self._prefix = prefix
         self._rest = _NOTHING
@@ -90,8 +107,7 @@ class TarReader:
     def content_of(self, file: TarFile) -> Iterator[memoryview]:
         """The unread content of ``file``, which must be the one that ``files()`` gave last."""
         while True:
-            if self._current is not file:
-                raise RuntimeError(f"{file.path}: chunks() after the next file was asked for")
+            self._require_current(file)
             left = self._left
             if not left:
                 return
@@ -107,6 +123,26 @@ class TarReader:
                 self._rest = rest[left:]
                 self._left = 0
                 yield rest[:left]
+
+    def fill(self, file: TarFile, view: memoryview) -> int:
+        """Put the unread content of ``file``, which must be the one that ``files()`` gave last, into ``view``."""
+        self._require_current(file)
+        wanted = min(len(view), self._left)
+        done = 0
+        while done < wanted:
+            part = 0 if self._rest else self._pull_into(view[done:wanted])
+            if not part:
+                rest = self._rest or self._next()
+                part = min(len(rest), wanted - done)
+                view[done : done + part] = rest[:part]
+                self._rest = rest[part:]
+            done += part
+        self._left -= done
+        return done
+
+    def _require_current(self, file: TarFile) -> None:
+        if self._current is not file:
+            raise RuntimeError(f"{file.path}: its content after the next file was asked for")
 
     # -- pieces
 

@@ -129,7 +129,7 @@ def base_backup(db: Database) -> MadeSource:
     """A base backup that is at hand, to be read again and again."""
     source = Plugins.load().source("base_backup", {"dsn": db.dsn()})
     with source.open(BackupRequest(frozenset(), everything=True)) as backup:
-        files = [MadeFile(f.path, b"".join(f.chunks())) for part in backup.parts() for f in part.files()]
+        files = [MadeFile(f.path, b"".join(map(bytes, f.chunks()))) for part in backup.parts() for f in part.files()]
         return MadeSource([MadeBackup(files, backup.start.server_version, dict(backup.start.tablespaces))])
 
 

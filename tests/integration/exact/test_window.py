@@ -63,7 +63,7 @@ class _Part:
         for file in self._part.files():
             relation = parse_relation_path(file.path)
             if relation is not None and relation.fork == "main" and relation.locator.number >= 16384:
-                yield _File(file.path, self._change(file.path, b"".join(file.chunks())))
+                yield _File(file.path, self._change(file.path, b"".join(map(bytes, file.chunks()))))
             else:
                 yield file
 
