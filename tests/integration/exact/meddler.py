@@ -21,10 +21,11 @@ Change = Callable[[str, bytes], bytes]
 
 @dataclass
 class Meddler:
-    """Runs ``begun`` when the backup has begun, and gives the main forks of tables as ``change`` makes them. Each is done
-    in the first ``times`` backups alone."""
+    """Runs ``begun`` when the backup has begun, ``ended`` right after its end, and gives the main forks of tables as
+    ``change`` makes them. Each is done in the first ``times`` backups alone."""
 
     begun: Callable[[], Any] = lambda: None
+    ended: Callable[[], Any] = lambda: None
     change: Change | None = None
     times: int = 1
     backups: int = field(default=0, init=False)
@@ -66,16 +67,19 @@ class _Part:
 
 
 class _Backup:
-    def __init__(self, backup: Backup, change: Change) -> None:
+    def __init__(self, backup: Backup, meddler: Meddler) -> None:
         self._backup = backup
-        self._change = change
+        self._meddler = meddler
         self.start: BackupStart = backup.start
 
     def parts(self) -> list[BackupPart]:
-        return [_Part(part, self._change) for part in self._backup.parts()]
+        change = self._meddler.change
+        return [part if change is None else _Part(part, change) for part in self._backup.parts()]
 
     def end(self) -> BackupEnd:
-        return self._backup.end()
+        end = self._backup.end()
+        self._meddler.ended()
+        return end
 
 
 def stand_between(monkeypatch: pytest.MonkeyPatch, meddler: Meddler) -> None:
@@ -99,7 +103,7 @@ def stand_between(monkeypatch: pytest.MonkeyPatch, meddler: Meddler) -> None:
                     yield backup
                     return
                 meddler.begun()
-                yield backup if meddler.change is None else _Backup(backup, meddler.change)
+                yield _Backup(backup, meddler)
 
     monkeypatch.setattr("walshadow_source_basebackup.source.BaseBackupSource", Source)
     if hasattr(plugin, "BaseBackupSource"):

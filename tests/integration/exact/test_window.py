@@ -7,17 +7,8 @@ import pytest
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.exact.meddler import Meddler, table
 from tests.integration.support import Run, assert_equal, load
-from walshadow_core.backfill.options import LoadOptions
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.testing.postgres import PostgresServer
-
-
-@pytest.fixture(params=["kept", "as they come"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether pages are kept until the backup's end in the first pass."""
-    if request.param == "as they come":
-        monkeypatch.setattr(LoadOptions, "spool_below", -1)
-    return bool(request.param == "kept")
 
 
 def test_a_quiet_table_takes_one_pass(
