@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
 
+import pytest
+from _pytest.mark import ParameterSet
+
+from tests.conftest import MAJORS
 from tests.integration.exact.meddler import Meddler, stand_between
 from walshadow_core.backfill.options import LoadOptions
+from walshadow_core.testing.postgres import PostgresServer
+
+
+def rarely(major: int, *more: str) -> ParameterSet:
+    """A case of one major: those of older ones are run with the slow tests."""
+    return pytest.param(major, *more, marks=[] if major == MAJORS[-1] else [pytest.mark.slow])
+
+
+@pytest.fixture(params=[rarely(major) for major in MAJORS], ids=lambda major: f"pg{major}")
+def pg(request: pytest.FixtureRequest, server_of: Callable[[int], PostgresServer]) -> PostgresServer:
+    """A server of every major in turn."""
+    return server_of(request.param)
 
 
 @pytest.fixture

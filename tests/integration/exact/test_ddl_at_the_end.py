@@ -86,7 +86,7 @@ def test_a_commit_that_is_never_seen(
         assert clickhouse.tables() == set()
 
 
-@pytest.mark.parametrize("late", ["vacuum full t", "truncate t", "cluster t using t_pkey"])
+@pytest.mark.parametrize("late", ["vacuum full t", pytest.param("truncate t", marks=pytest.mark.slow)])
 def test_a_rewrite_after_the_window(
     pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, small: bool, meddler: Meddler, late: str
 ) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.conftest import EmbeddedClickHouse
+from tests.conftest import MAJORS, EmbeddedClickHouse
+from tests.integration.exact.conftest import rarely
 from tests.integration.exact.meddler import Meddler, table
 from tests.integration.support import Run, assert_equal, load
 from walshadow_core.pgformat.heap import PAGE_SIZE
@@ -156,6 +157,11 @@ def test_a_table_that_is_rewritten_in_every_pass(
         assert clickhouse.tables() == set()
 
 
+@pytest.mark.parametrize(
+    ("pg", "small"),
+    [*((major, "kept") for major in MAJORS), *(rarely(major, "as they come") for major in MAJORS)],
+    indirect=True,
+)
 def test_vacuum_cuts_the_table_off(
     pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, small: bool, meddler: Meddler
 ) -> None:
