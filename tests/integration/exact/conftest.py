@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from _pytest.mark import ParameterSet
 
 from tests.conftest import MAJORS
 from tests.integration.exact.meddler import Meddler, stand_between
@@ -13,7 +13,7 @@ from walshadow_core.backfill.options import LoadOptions
 from walshadow_core.testing.postgres import PostgresServer
 
 
-def rarely(major: int, *more: str) -> ParameterSet:
+def rarely(major: int, *more: str) -> Any:
     """A case of one major: those of older ones are run with the slow tests."""
     return pytest.param(major, *more, marks=[] if major == MAJORS[-1] else [pytest.mark.slow])
 
