@@ -21,9 +21,10 @@ Change = Callable[[str, bytes], bytes]
 
 @dataclass
 class Meddler:
-    """Runs ``begun`` when the backup has begun, ``ended`` right after its end, and gives the main forks of tables as
-    ``change`` makes them. Each is done in the first ``times`` backups alone."""
+    """Runs ``streamed`` when the WAL is asked for, ``begun`` when the backup has begun, ``ended`` right after its end, and
+    gives the main forks of tables as ``change`` makes them. Each is done in the first ``times`` backups alone."""
 
+    streamed: Callable[[], Any] = lambda: None
     begun: Callable[[], Any] = lambda: None
     ended: Callable[[], Any] = lambda: None
     change: Change | None = None
@@ -93,6 +94,8 @@ def stand_between(monkeypatch: pytest.MonkeyPatch, meddler: Meddler) -> None:
             self._real.preflight()
 
         def stream(self, *words: Any) -> AbstractContextManager[WalStream]:
+            if meddler.backups < meddler.times:
+                meddler.streamed()
             return self._real.stream(*words)
 
         @contextmanager
