@@ -25,8 +25,11 @@ def waldump(server: PostgresServer, first: Lsn, moment: Lsn, rmgr: str | None = 
     past its ``--end``, and so no record that ends later."""
     words = () if rmgr is None else ("--rmgr", rmgr)
     done = server.run(
-        "pg_waldump", "--path", str(server.data / "pg_wal"), "--start", str(first), "--end", str(moment), *words
-    )
+        "pg_waldump", "--path", str(server.data / "pg_wal"), "--start", str(first), "--end", str(moment), *words,
+        check=False,
+    )  # fmt: skip
+    # Where the end is right behind a page's header, it takes for the next record what it has not read, and says so.
+    assert done.returncode == 0 or f"at {moment}\n" in done.stderr, done.stderr
     return done.stdout.splitlines()
 
 
