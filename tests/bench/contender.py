@@ -74,7 +74,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": "gate"}),
-            lambda: SqlRecheck(lambda: read_catalog(dsn, ["bench"]).relations),
+            lambda: SqlRecheck(lambda moment: read_catalog(dsn, ["bench"], seeing=moment).relations),
             LoadOptions(),
         )
         if stats.exit_code():

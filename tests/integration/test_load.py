@@ -277,7 +277,7 @@ def test_without_the_wal_a_transaction_that_commits_while_the_load_runs_makes_it
         with pg.connect(db, autocommit=False) as writer:
             writer.execute("delete from t where id <= 10")
 
-            def read_then_end(dsn: str, tables: list[str], **more: bool) -> sql.CatalogSnapshot:
+            def read_then_end(dsn: str, tables: list[str], **more: Any) -> sql.CatalogSnapshot:
                 snapshot = read_catalog(dsn, tables, **more)
                 if ends != "nothing":
                     writer.execute(ends)
@@ -322,7 +322,7 @@ def test_ddl_while_the_backup_runs_ends_the_table_and_changes_nothing(
         before = clickhouse.rows(f"SELECT * FROM {clickhouse.database}.t ORDER BY ALL")
         owed = [ddl]
 
-        def read_then_alter(dsn: str, tables: list[str], **more: bool) -> sql.CatalogSnapshot:
+        def read_then_alter(dsn: str, tables: list[str], **more: Any) -> sql.CatalogSnapshot:
             snapshot = read_catalog(dsn, tables, **more)
             if owed:
                 pg_newest.execute(owed.pop(), database=db)

@@ -152,7 +152,7 @@ class Scene:
                 FolderSource(self.pg, self.catalog.relations, change), destination,
                 replace(self.catalog.cluster, segment_blocks=SEGMENT_BLOCKS), planned, stats,
                 lambda status: plugins.resolver(status, {"resolver": "gate"}),
-                lambda: SqlRecheck(lambda: self.catalog.relations), LoadOptions(),
+                lambda: SqlRecheck(lambda _: self.catalog.relations), LoadOptions(),
             )  # fmt: skip
         finally:
             destination.close()

@@ -306,7 +306,9 @@ class Pass:
     ) -> None:
         """Which tables stand, which need one more pass, which can't be published: what a commit between the catalog
         snapshot and the backup's end made of a table may not be."""
-        now = {r.oid: r for r in self._recheck.relations(start, control, status)}
+        assert self._stats.end is not None
+        moment = self._moment or self._stats.end.b_end
+        now = {r.oid: r for r in self._recheck.relations(start, control, status, moment)}
         touched, dropped = self._changed(store, redo)
         for index, relation in enumerate(self._relations):
             stats = self._table_stats[index]

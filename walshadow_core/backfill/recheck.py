@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from walshadow_core.api import BackupFile, BackupStart, RelationDescriptor, SourceError
+from walshadow_core.api import BackupFile, BackupStart, Lsn, RelationDescriptor, SourceError
 from walshadow_core.backfill.stats import TableStats
 from walshadow_core.catalog.files.collect import CatalogFiles
 from walshadow_core.catalog.files.database import NotKept
 from walshadow_core.catalog.files.read import Asked, FoundCatalog, look
+from walshadow_core.catalog.moment import Moment
 from walshadow_core.pgformat.control import ControlFile
 from walshadow_core.visibility.status import CopiedStatus
 
@@ -32,8 +33,11 @@ class Recheck(Protocol):
         """A file that the pass walks."""
         ...
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
-        """The descriptors now: the backup has ended, and ``status`` is complete."""
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
+    ) -> Sequence[RelationDescriptor]:
+        """The descriptors at ``moment``, the end of the window, or later: the backup has ended, and ``status`` is
+        complete."""
         ...
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
@@ -48,11 +52,14 @@ class Recheck(Protocol):
 
 
 class SqlRecheck:
-    """Asks the source: it sees every commit up to now, the backup's end included."""
+    """Asks the source, in a snapshot that sees every commit up to the window's end.
+
+    It sees later ones too: a table that was altered after it fails like one that was altered before, and one that was
+    rewritten is read again."""
 
     everything = False
 
-    def __init__(self, read: Callable[[], Sequence[RelationDescriptor]]) -> None:
+    def __init__(self, read: Callable[[Moment], Sequence[RelationDescriptor]]) -> None:
         self._read = read
 
     def offer(self, file: BackupFile) -> None:
@@ -61,9 +68,11 @@ class SqlRecheck:
     def note(self, path: str, size: int) -> None:
         """Nothing in the backup is of use."""
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
-        """See Recheck."""
-        return self._read()
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
+    ) -> Sequence[RelationDescriptor]:
+        """See Recheck. Raises SourceError."""
+        return self._read(Moment(moment, status.committed))
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
         """The descriptor tells all."""
@@ -100,7 +109,9 @@ class BackupRecheck:
         """Its size is what the catalog will say."""
         self._files.note(path, size)
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
+    ) -> Sequence[RelationDescriptor]:
         """See Recheck. Raises SourceError, FormatError."""
         try:
             found = look(self._asked, self._files, status, start, control)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from walshadow_core.api import BackupEnd, BackupStart, Lsn, RelationDescriptor
@@ -72,8 +72,9 @@ class TableStats:
             self.phase = "failed"
 
     def begin_again(self, relation: RelationDescriptor) -> None:
-        """The table comes into one more pass, as ``relation``: nothing of the last one counts."""
-        self.relation = relation
+        """The table comes into one more pass, as ``relation``: nothing of the last one counts, but its size where that
+        was not asked for again."""
+        self.relation = replace(relation, size_bytes=relation.size_bytes or self.size)
         self.put_off = None
         self.phase = "waiting"
         self.passes += 1

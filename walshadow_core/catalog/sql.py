@@ -24,6 +24,7 @@ from walshadow_core.catalog.build import CatalogBuilder
 from walshadow_core.catalog.cluster import ClusterFacts, read_cluster
 from walshadow_core.catalog.connect import SourceConnection, source_connection
 from walshadow_core.catalog.missing import read_missing
+from walshadow_core.catalog.moment import Awaited, Moment
 from walshadow_core.catalog.names import QualifiedName, parse_qualified, printable
 from walshadow_core.catalog.refusals import Refusal, no_schema, not_found
 from walshadow_core.catalog.rows import (
@@ -57,24 +58,35 @@ class CatalogSnapshot:
     notices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
 
 
-def read_catalog(dsn: str, tables: Sequence[str], *, with_children: bool = False) -> CatalogSnapshot:
+def read_catalog(
+    dsn: str, tables: Sequence[str], *, with_children: bool = False, seeing: Moment | None = None
+) -> CatalogSnapshot:
     """Read the descriptors of ``tables`` (names as people write them, see `parse_qualified`). With
-    ``with_children`` a table has the rows of those that inherit from it too.
+    ``with_children`` a table has the rows of those that inherit from it too. With ``seeing`` the snapshot is waited
+    for that sees what had committed at a moment; then nothing is locked, and no size is asked for (0).
 
     ``dsn`` is a libpq connection string of a primary or a standby. Raises UsageError for a text that is no
     table name or no DSN, SourceError if the source can't be reached or read.
     """
     names = {text: parse_qualified(text) for text in tables}
     with source_connection(dsn) as connection:
-        for attempt in range(1, _ATTEMPTS + 1):
-            cluster = read_cluster(connection)
-            reading = _Reading(connection, cluster, with_children)
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            connection.read_only = True
+        cluster = read_cluster(connection)
+        awaited = None if seeing is None else Awaited(connection, seeing)
+        attempt = 0
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        connection.read_only = True
+        while True:
+            if awaited is not None:
+                awaited.come()
             with connection.transaction():
+                if awaited is not None and not awaited.seen():
+                    continue
+                reading = _Reading(connection, cluster, with_children, sizes=awaited is None)
                 reading.read(names)
+            attempt += 1
             if not reading.moved or attempt == _ATTEMPTS:
                 break
+            cluster = read_cluster(connection)
     refused = sorted(reading.refused, key=lambda refusal: tables.index(refusal.name))
     return CatalogSnapshot(cluster, tuple(reading.relations), tuple(refused), reading.notices)
 
@@ -162,8 +174,11 @@ _MOVED = "it is rewritten or dropped again and again while the catalog is read; 
 class _Reading:
     """One snapshot's worth of reading."""
 
-    def __init__(self, connection: SourceConnection, cluster: ClusterFacts, with_children: bool) -> None:
+    def __init__(
+        self, connection: SourceConnection, cluster: ClusterFacts, with_children: bool, *, sizes: bool
+    ) -> None:
         self._connection = connection
+        self._with_sizes = sizes
         self._cluster = cluster
         self._with_children = with_children
         self.relations: list[RelationDescriptor] = []
@@ -241,7 +256,8 @@ class _Reading:
         self._read_columns(rows, sorted(wanted.keys() | {o for oids in stored.values() for o in oids}))
         builder = CatalogBuilder(rows)
         missing = read_missing(self._connection, builder, rows.attributes, self._cluster.encoding)
-        sizes = self._sizes(wanted, stored, {row.oid: row.number for row in rows.classes})
+        numbers = {row.oid: row.number for row in rows.classes}
+        sizes = self._sizes(wanted, stored, numbers) if self._with_sizes else {}
         done = describe(builder, wanted, sizes, missing, with_children=self._with_children)
         self.relations, self.notices = done.relations, done.notices
         self.refused += done.refused

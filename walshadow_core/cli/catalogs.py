@@ -10,7 +10,7 @@ from walshadow_core.cli.console import say
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from walshadow_core.api import BackupSource
+    from walshadow_core.api import BackupSource, RelationDescriptor
     from walshadow_core.backfill.recheck import Applied, Recheck
     from walshadow_core.catalog.files.read import Asked, FoundCatalog
     from walshadow_core.catalog.sql import CatalogSnapshot
@@ -45,8 +45,14 @@ class SqlReader:
     def recheck(self, tables: Sequence[str], applied: Applied) -> Recheck:
         """See CatalogReader."""
         from walshadow_core.backfill.recheck import SqlRecheck
+        from walshadow_core.catalog.moment import Moment
+        from walshadow_core.catalog.sql import read_catalog
 
-        return SqlRecheck(lambda: [applied(relation) for relation in self.read(tables).relations])
+        def read(moment: Moment) -> list[RelationDescriptor]:
+            now = read_catalog(self._dsn, tables, with_children=self._with_children, seeing=moment)
+            return [applied(relation) for relation in now.relations]
+
+        return SqlRecheck(read)
 
 
 class FilesReader:

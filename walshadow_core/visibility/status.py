@@ -206,6 +206,18 @@ class CopiedStatus:
             states[unknown] = XID_IN_PROGRESS
         return states
 
+    def committed(self, running: NDArray[np.uint32], next_xid: int) -> NDArray[np.uint32]:
+        """Those of ``running``, of ``next_xid`` and of the transactions after it that have committed: what a snapshot
+        does not see that says this of itself. Raises FormatError, as `state` does."""
+        control = self._complete_control()
+        copied = self._last - int(_age(np.array([next_xid], np.int64), control.next_xid)[0])
+        later = (next_xid + np.arange(max(0, copied), dtype=np.int64)).astype(np.uint32)
+        told = np.empty(0, np.uint32) if self._window is None else self._window.xids
+        xids = np.unique(np.concatenate([running, later, told[~precedes(told, next_xid)]]))
+        xids = xids[xids >= FIRST_NORMAL_XID]
+        committed: NDArray[np.uint32] = xids[self.state(xids) == XID_COMMITTED]
+        return committed
+
     def updaters(self, multis: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """The updating member per multixact, uint32[n], 0 where all members are lockers.
 

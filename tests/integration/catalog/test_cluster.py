@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import threading
 
 import pytest
 
 from tests.integration.catalog.support import Database
 from walshadow_core.api import Lsn
+from walshadow_core.catalog.moment import Moment
 from walshadow_core.catalog.sql import read_catalog
 from walshadow_core.testing.postgres import PostgresServer
 
@@ -31,6 +33,17 @@ def test_cluster_facts(db: Database) -> None:
         sum(size for (size,) in db.execute("select pg_database_size(oid) from pg_database")), rel=0.2)  # fmt: skip
 
 
+def see_what_it_has_not_replayed(pg: PostgresServer, standby: PostgresServer) -> None:
+    standby.execute("select pg_wal_replay_pause()")
+    pg.execute("alter table on_standby add later int")
+    moment = Moment(Lsn.parse(pg.execute("select pg_current_wal_flush_lsn()::text")[0][0]), lambda running, _: running)
+    timer = threading.Timer(0.5, standby.execute, ["select pg_wal_replay_resume()"])
+    timer.start()
+    (relation,) = read_catalog(standby.dsn(), ["on_standby"], seeing=moment).relations
+    timer.join()
+    assert relation.attributes[-1].name == "later"
+
+
 def test_a_standby(pg: PostgresServer) -> None:
     pg.execute("drop table if exists on_standby; create table on_standby (id int primary key, t text)")
     pg.execute("insert into on_standby values (1, 'x'); alter table on_standby add n numeric(8,2) not null default 1.5")
@@ -39,6 +52,7 @@ def test_a_standby(pg: PostgresServer) -> None:
         standby.wait_replayed(lsn)
         there = read_catalog(standby.dsn(), ["on_standby"])
         here = read_catalog(pg.dsn(), ["on_standby"])
+        see_what_it_has_not_replayed(pg, standby)
     assert there.relations == here.relations and there.refused == ()
     assert there.cluster.in_recovery and there.cluster.system_identifier == here.cluster.system_identifier
     assert there.cluster.flush_lsn == there.cluster.insert_lsn >= Lsn.parse(lsn)

@@ -2,137 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
-from typing import Any
-
 import pytest
-from walshadow_source_basebackup import plugin
-from walshadow_source_basebackup.source import BaseBackupSource
 
-from tests.conftest import EmbeddedClickHouse
-from tests.integration.support import Run, assert_equal, database, load
-from walshadow_core.api import Backup, BackupEnd, BackupFile, BackupPart, BackupRequest, BackupStart, WalStream
-from walshadow_core.backfill.options import LoadOptions
+from tests.conftest import MAJORS, EmbeddedClickHouse
+from tests.integration.exact.conftest import rarely
+from tests.integration.exact.meddler import Meddler, table
+from tests.integration.support import Run, assert_equal, load
 from walshadow_core.pgformat.heap import PAGE_SIZE
-from walshadow_core.pgformat.relpath import parse_relation_path
 from walshadow_core.testing.postgres import PostgresServer
-
-Change = Callable[[str, bytes], bytes]
-
-
-@dataclass
-class Meddler:
-    """Runs ``begun`` when the backup has begun, and gives the main forks of tables as ``change`` makes them. Each is done
-    in the first ``times`` backups alone."""
-
-    begun: Callable[[], Any] = lambda: None
-    change: Change | None = None
-    times: int = 1
-    backups: int = field(default=0, init=False)
-
-
-@dataclass
-class _File:
-    path: str
-    content: bytes
-
-    @property
-    def size(self) -> int:
-        return len(self.content)
-
-    def chunks(self) -> Iterator[memoryview]:
-        yield memoryview(self.content)
-
-
-class _Part:
-    name = "meddled"
-    paths = None
-    size = None
-
-    def __init__(self, part: BackupPart, change: Change) -> None:
-        self._part = part
-        self._change = change
-
-    @property
-    def bytes_read(self) -> int:
-        return self._part.bytes_read
-
-    def files(self) -> Iterator[BackupFile]:
-        for file in self._part.files():
-            relation = parse_relation_path(file.path)
-            if relation is not None and relation.fork == "main" and relation.locator.number >= 16384:
-                yield _File(file.path, self._change(file.path, b"".join(map(bytes, file.chunks()))))
-            else:
-                yield file
-
-
-class _Backup:
-    def __init__(self, backup: Backup, change: Change) -> None:
-        self._backup = backup
-        self._change = change
-        self.start: BackupStart = backup.start
-
-    def parts(self) -> list[BackupPart]:
-        return [_Part(part, self._change) for part in self._backup.parts()]
-
-    def end(self) -> BackupEnd:
-        return self._backup.end()
-
-
-@pytest.fixture
-def meddler(monkeypatch: pytest.MonkeyPatch) -> Meddler:
-    """What stands between the program and its backups."""
-    meddler = Meddler()
-
-    class Source:
-        def __init__(self, settings: Any) -> None:
-            self._real = BaseBackupSource(settings)
-
-        def preflight(self) -> None:
-            self._real.preflight()
-
-        def stream(self, *words: Any) -> AbstractContextManager[WalStream]:
-            return self._real.stream(*words)
-
-        @contextmanager
-        def open(self, request: BackupRequest) -> Iterator[Backup]:
-            with self._real.open(request) as backup:
-                meddler.backups += 1
-                if meddler.backups > meddler.times:
-                    yield backup
-                    return
-                meddler.begun()
-                yield backup if meddler.change is None else _Backup(backup, meddler.change)
-
-    monkeypatch.setattr("walshadow_source_basebackup.source.BaseBackupSource", Source)
-    if hasattr(plugin, "BaseBackupSource"):
-        monkeypatch.setattr(plugin, "BaseBackupSource", Source)
-    return meddler
-
-
-@pytest.fixture(params=["kept", "as they come"])
-def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    """Whether pages are kept until the backup's end in the first pass."""
-    if request.param == "as they come":
-        monkeypatch.setattr(LoadOptions, "spool_below", -1)
-    return bool(request.param == "kept")
-
-
-SCHEMA = (
-    "create table t (id int primary key, v text); alter table t alter v set storage external;"
-    "insert into t select i, repeat('v', case when i % 50 = 0 then 5000 else 50 end) from generate_series(1, 3000) i;"
-    "vacuum (freeze) t"
-)
-
-
-@contextmanager
-def table(pg: PostgresServer) -> Iterator[str]:
-    with database(pg) as db:
-        for statement in SCHEMA.split(";"):
-            pg.execute(statement, database=db)
-        yield db
 
 
 def test_a_quiet_table_takes_one_pass(
@@ -280,6 +157,11 @@ def test_a_table_that_is_rewritten_in_every_pass(
         assert clickhouse.tables() == set()
 
 
+@pytest.mark.parametrize(
+    ("pg", "small"),
+    [*((major, "kept") for major in MAJORS), *(rarely(major, "as they come") for major in MAJORS)],
+    indirect=True,
+)
 def test_vacuum_cuts_the_table_off(
     pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, small: bool, meddler: Meddler
 ) -> None:

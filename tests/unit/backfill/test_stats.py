@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tests.unit.backfill.made import relation
 from walshadow_core.api import BackupEnd, BackupStart, Lsn
@@ -58,3 +59,11 @@ def test_exact_needs_every_table() -> None:
     stats.tables[1].fail("torn")
     assert stats.summary()["exact"] is False
     assert stats.tables[1].summary()["exact"] is False
+
+
+def test_a_size_that_was_not_asked_for_again_stays() -> None:
+    table = TableStats(replace(relation("app.a", 1), size_bytes=8192), "a")
+    table.begin_again(replace(relation("app.a", 1), size_bytes=0))
+    assert (table.size, table.passes) == (8192, 2)
+    table.begin_again(replace(relation("app.a", 1), size_bytes=16384))
+    assert (table.size, table.passes) == (16384, 3)

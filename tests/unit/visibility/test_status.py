@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import XID_ABORTED, XID_COMMITTED, XID_IN_PROGRESS, FormatError, WalshadowError
 from walshadow_core.pgformat.control import ControlFile
-from walshadow_core.visibility.status import CopiedStatus
+from walshadow_core.visibility.status import CopiedStatus, WindowStatus
 
 PAGE = 8192
 SEGMENT = 32 * PAGE
@@ -136,6 +136,28 @@ def test_states_of_every_xid_around_the_next_one(data: st.DataObject, memory: in
 def test_the_special_xids_need_no_file() -> None:
     status = complete(xact_files({}, [5 * 32]), control(next_xid=5 * XIDS_PER_SEGMENT + 10))
     assert status.state(xids(0, 1, 2)).tolist() == [XID_ABORTED, XID_COMMITTED, XID_COMMITTED]
+
+
+@pytest.mark.parametrize("next_xid", [900, 2**32 - 20])
+def test_what_a_late_snapshot_would_see(next_xid: int) -> None:
+    """Of those that a snapshot holds for running, and of those that are not there yet for it; around the end of all
+    numbers, too."""
+    at = {n: (next_xid + n) % 2**32 for n in range(-5, 200_100)}
+    status = CopiedStatus()
+    copied = {at[-3]: XID_COMMITTED, at[-2]: XID_ABORTED, at[50]: XID_COMMITTED, at[60]: XID_ABORTED}
+    for path, content in xact_files(copied, sorted({at[-3] // XIDS_PER_PAGE, at[50] // XIDS_PER_PAGE})).items():
+        status.add(path, content)
+    ended = sorted(
+        [(at[-5], XID_COMMITTED), (at[-4], XID_ABORTED), (at[70], XID_COMMITTED), (at[200_000], XID_COMMITTED)]
+    )
+    window = WindowStatus(
+        xids(*(xid for xid, _ in ended)), np.array([state for _, state in ended], np.uint8), xids(), xids(), None
+    )
+    status.complete_with(control(next_xid=at[40]), window)
+    running = xids(*(at[n] for n in range(-5, 0)))
+    assert set(status.committed(running, next_xid).tolist()) == {at[-3], at[-5], at[50], at[70], at[200_000]}
+    assert set(status.committed(running[:1], at[71]).tolist()) == {at[-5], at[200_000]}
+    assert status.committed(running[-1:], at[200_001]).tolist() == []
 
 
 def test_a_hole_between_copied_files_is_an_error() -> None:
