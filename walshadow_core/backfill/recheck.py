@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from walshadow_core.api import BackupFile, BackupStart, RelationDescriptor, SourceError
+from walshadow_core.api import BackupFile, BackupStart, RelationDescriptor, RelFileLocator, SourceError
+from walshadow_core.backfill.finalcatalog import FinalCatalog, Redone
 from walshadow_core.backfill.stats import TableStats
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import CatalogFiles, KeptFiles
 from walshadow_core.catalog.files.database import NotKept
 from walshadow_core.catalog.files.read import Asked, FoundCatalog, look
 from walshadow_core.pgformat.control import ControlFile
@@ -24,6 +25,11 @@ class Recheck(Protocol):
     everything: bool
     """Whether the backup must leave nothing out."""
 
+    @property
+    def locators(self) -> frozenset[RelFileLocator]:
+        """Files that redo is wanted for beside those of the tables."""
+        ...
+
     def offer(self, file: BackupFile) -> None:
         """A file of the load's backup that the pass itself has no use for."""
         ...
@@ -32,8 +38,11 @@ class Recheck(Protocol):
         """A file that the pass walks."""
         ...
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
-        """The descriptors now: the backup has ended, and ``status`` is complete."""
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, redone: Redone | None
+    ) -> Sequence[RelationDescriptor]:
+        """The descriptors now: the backup has ended, and ``status`` is complete; ``redone`` is the window, if there is
+        one."""
         ...
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
@@ -51,6 +60,7 @@ class SqlRecheck:
     """Asks the source: it sees every commit up to now, the backup's end included."""
 
     everything = False
+    locators: frozenset[RelFileLocator] = frozenset()
 
     def __init__(self, read: Callable[[], Sequence[RelationDescriptor]]) -> None:
         self._read = read
@@ -61,7 +71,9 @@ class SqlRecheck:
     def note(self, path: str, size: int) -> None:
         """Nothing in the backup is of use."""
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, redone: Redone | None
+    ) -> Sequence[RelationDescriptor]:
         """See Recheck."""
         return self._read()
 
@@ -78,10 +90,12 @@ class SqlRecheck:
 
 
 class BackupRecheck:
-    """Reads the catalog files of the load's own backup.
+    """Reads the catalog files of the load's own backup as they are at the end of its window: the catalog of that very
+    moment.
 
-    They were copied at moments of their own, maybe before the table was: what happened to it in between does not
-    show in them, but mostly in its files. A rewrite leaves the old file shorter than it was, or filled up with zeros.
+    Without a window they are as they were copied, at moments of their own, maybe before the table was: what happened to
+    it in between does not show in them, but mostly in its files. A rewrite leaves the old file shorter than it was, or
+    filled up with zeros.
     """
 
     everything = True
@@ -89,8 +103,13 @@ class BackupRecheck:
     def __init__(self, asked: Asked, found: FoundCatalog, applied: Applied, folder: Path | None = None) -> None:
         self._asked = asked
         self._applied = applied
-        self._in_recovery = found.snapshot.cluster.in_recovery
+        self.found = found
         self._files = CatalogFiles(folder, database=found.database_oid, known=found.locators)
+
+    @property
+    def locators(self) -> frozenset[RelFileLocator]:
+        """See Recheck: where the catalogs were at the last look."""
+        return self.found.locators
 
     def offer(self, file: BackupFile) -> None:
         """Keep it if it may be of the catalog."""
@@ -100,17 +119,23 @@ class BackupRecheck:
         """Its size is what the catalog will say."""
         self._files.note(path, size)
 
-    def relations(self, start: BackupStart, control: ControlFile, status: CopiedStatus) -> Sequence[RelationDescriptor]:
+    def relations(
+        self, start: BackupStart, control: ControlFile, status: CopiedStatus, redone: Redone | None
+    ) -> Sequence[RelationDescriptor]:
         """See Recheck. Raises SourceError, FormatError."""
+        files: KeptFiles = self._files
+        if redone is not None:
+            checksums = control.data_checksum_version != 0
+            files = FinalCatalog(self._files, redone, self.locators, checksums=checksums)
         try:
-            found = look(self._asked, self._files, status, start, control)
+            self.found = look(self._asked, files, status, start, control)
         except NotKept:
             raise SourceError(
                 "the source's catalogs were rewritten (VACUUM FULL) while the load ran, so whether its tables were "
                 "altered can't be told",
                 "load again",
             ) from None
-        return [self._applied(relation) for relation in found.snapshot.relations]
+        return [self._applied(relation) for relation in self.found.snapshot.relations]
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
         """A table that has shrunk may have been emptied or rewritten while it was copied."""
@@ -125,7 +150,7 @@ class BackupRecheck:
 
     def doubt(self, table: TableStats) -> str | None:
         """Pages of zeros, and standbys."""
-        if self._in_recovery:
+        if self.found.snapshot.cluster.in_recovery:
             return (
                 f"{table.name}: whether the copy is exact can't be told: the source is a standby, and what it has "
                 "replayed since its last restartpoint may be missing"

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from walshadow_core.api import BackupSource
-    from walshadow_core.backfill.recheck import Applied, Recheck
+    from walshadow_core.backfill.recheck import Applied, BackupRecheck, Recheck
     from walshadow_core.catalog.files.read import Asked, FoundCatalog
     from walshadow_core.catalog.sql import CatalogSnapshot
     from walshadow_core.plugins import Plugins
@@ -59,6 +59,7 @@ class FilesReader:
         self._console = console
         self._plugins = plugins
         self._found: FoundCatalog | None = None
+        self._last: BackupRecheck | None = None
 
     def read(self, tables: Sequence[str]) -> CatalogSnapshot:
         """See CatalogReader."""
@@ -77,7 +78,10 @@ class FilesReader:
         from walshadow_core.backfill.recheck import BackupRecheck
 
         assert self._found is not None
-        return BackupRecheck(self._asked(tables), self._found, applied)
+        # What the pass before has found is nearer than what was found before the load.
+        found = self._found if self._last is None else self._last.found
+        self._last = BackupRecheck(self._asked(tables), found, applied)
+        return self._last
 
     def _asked(self, tables: Sequence[str]) -> Asked:
         """The database is the one that the tables' names have before the schema, or else that of the DSN; names

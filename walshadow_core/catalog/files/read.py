@@ -16,7 +16,7 @@ from walshadow_core.api import (
     SourceError,
 )
 from walshadow_core.catalog.build import CatalogBuilder
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import CatalogFiles, KeptFiles
 from walshadow_core.catalog.files.database import DatabaseCatalogs, NotKept, find_database
 from walshadow_core.catalog.files.facts import cluster_facts, major_of
 from walshadow_core.catalog.files.needed import read_needed
@@ -104,9 +104,10 @@ def _collect(backup: Backup, files: CatalogFiles, status: CopiedStatus) -> Contr
 
 
 def look(
-    asked: Asked, files: CatalogFiles, status: CopiedStatus, start: BackupStart, control: ControlFile
+    asked: Asked, files: KeptFiles, status: CopiedStatus, start: BackupStart, control: ControlFile
 ) -> FoundCatalog:
-    """Read what was kept of a backup whose transaction status is complete. Raises NotKept, SourceError, FormatError."""
+    """Read what was kept of a backup whose transaction status is complete. It is of one moment if ``files`` and
+    ``status`` are. Raises NotKept, SourceError, FormatError."""
     major = major_of(start, control)
     scanner = CatalogScanner(
         files,
