@@ -49,7 +49,7 @@ class _Copies:
 
 
 class FinalCatalog:
-    """``KeptFiles`` of the end of a window. ``known`` is where the catalogs were at an earlier look."""
+    """``KeptFiles`` of the end of a window. ``known`` is where the catalogs were at an earlier look, if any."""
 
     verified = True
 
@@ -66,7 +66,7 @@ class FinalCatalog:
 
     def map_of(self, tablespace: int, database: int) -> Mapping[int, int]:
         """The map that was written last. Raises SourceError."""
-        if (tablespace, database) not in self._homes:
+        if self._homes and (tablespace, database) not in self._homes:
             raise SourceError("the source's database was moved to another tablespace meanwhile", "load again")
         return self._redone.redo.maps.get((tablespace, database)) or self._files.map_of(tablespace, database)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from walshadow_core.api import BackupSource
+    from walshadow_core.backfill.options import LoadOptions
     from walshadow_core.backfill.recheck import Applied, BackupRecheck, Recheck
     from walshadow_core.catalog.files.read import Asked, FoundCatalog
     from walshadow_core.catalog.sql import CatalogSnapshot
@@ -50,10 +51,19 @@ class SqlReader:
 
 
 class FilesReader:
-    """Reads a backup's own files."""
+    """Reads a backup's own files; at one moment, with the WAL."""
 
-    def __init__(self, dsn: str, with_children: bool, source: BackupSource, console: Console, plugins: Plugins) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        with_children: bool,
+        source: BackupSource,
+        console: Console,
+        plugins: Plugins,
+        options: LoadOptions,
+    ) -> None:
         self._dsn = dsn
+        self._options = options
         self._with_children = with_children
         self._source = source
         self._console = console
@@ -63,6 +73,7 @@ class FilesReader:
 
     def read(self, tables: Sequence[str]) -> CatalogSnapshot:
         """See CatalogReader."""
+        from walshadow_core.backfill.catalogwal import wal_beside
         from walshadow_core.catalog.files.read import read_backup
         from walshadow_core.cli.warmup import warm_up_if_cold
 
@@ -70,7 +81,7 @@ class FilesReader:
         asked = self._asked(tables)
         self._source.preflight()
         say(self._console, f"reading the catalog of database {asked.database} out of a backup")
-        self._found = read_backup(self._source, asked)
+        self._found = read_backup(self._source, asked, beside=lambda: wal_beside(self._source, self._options))
         return self._found.snapshot
 
     def recheck(self, tables: Sequence[str], applied: Applied) -> Recheck:

@@ -141,7 +141,7 @@ def load(
     try:
         if catalog_from == "backup":
             kernels.join()
-            catalog_reader = FilesReader(source, with_children, backup_source, console, plugins)
+            catalog_reader = FilesReader(source, with_children, backup_source, console, plugins, options)
         catalog, planned, refused, choices = _plan(
             catalog_reader, tables, into or [], plugins, destination, options, replace, skip_refused, words
         )

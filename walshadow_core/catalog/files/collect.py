@@ -201,8 +201,8 @@ class CatalogFiles:
             full += count
 
     def runs(self, locator: RelFileLocator, segment_blocks: int) -> Iterator[tuple[int, int, str]]:
-        """(first block, number of pages, at most CHUNK_PAGES; path) of what was kept of a relation, in order. A file may
-        have been copied before it was full, and the next one after that was begun. Raises FormatError."""
+        """(first block, number of pages, at most CHUNK_PAGES; path) of what was kept of a relation, in order. One file
+        may have been copied before it was full, and before the next was begun. Raises FormatError."""
         segments = self._segments.get(locator, {})
         for number in range(max(segments, default=-1) + 1):
             segment = segments.get(number)
