@@ -144,7 +144,7 @@ class BackupRecheck:
             if now[leaf.oid] < leaf.size_bytes:
                 return (
                     f"{leaf.qualified_name} shrank from {leaf.size_bytes} to {now[leaf.oid]} bytes while the backup "
-                    "ran, by a rewrite (TRUNCATE, VACUUM FULL) or by VACUUM: only SQL tells them apart; load it again"
+                    "ran, by a rewrite (TRUNCATE, VACUUM FULL) or by VACUUM: only SQL, or the WAL, tells; load it again"
                 )
         return None
 
