@@ -12,6 +12,7 @@ from walshadow_core.backfill.finalcatalog import FinalCatalog, Redone
 from walshadow_core.backfill.options import LoadOptions
 from walshadow_core.backfill.window import Window, open_failed, window_status
 from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.database import at_databases
 from walshadow_core.pgformat.control import ControlFile
 from walshadow_core.redo.store import PageStore
 from walshadow_core.visibility.spoolfile import MemoryBudget
@@ -32,10 +33,12 @@ class CatalogWal:
         self._b_redo = start.b_redo
 
     def finish(self, files: CatalogFiles, control: ControlFile, b_end: Lsn) -> tuple[FinalCatalog, WindowStatus]:
-        """See WalBeside. Which files are the catalog's shows when it is read: they are brought forward then."""
+        """See WalBeside. Which files are the database's catalogs shows when its row of pg_database is read: they are
+        brought forward then."""
         self._window.finish(b_end)
-        redo = self._window.replay({}, self._store)
-        redone = Redone(redo, self._store, {}, lambda more: self._window.replay(more, self._store), self._b_redo)
+        places = {at_databases(files): 0}
+        redo = self._window.replay(places, self._store)
+        redone = Redone(redo, self._store, places, lambda more: self._window.replay(more, self._store), self._b_redo)
         catalog = FinalCatalog(files, redone, frozenset(), checksums=control.data_checksum_version != 0)
         return catalog, window_status(redo)
 

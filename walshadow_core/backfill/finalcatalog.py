@@ -2,8 +2,8 @@
 
 Which files are the catalog's is known for certain only while it is read: VACUUM FULL gives one a new file, and the
 relation map and pg_class, as they are at the end, say which. Those that an earlier look has found are brought forward
-together with the tables; for any other that turns out to be wanted, the WAL of the window is gone through once more. A
-file that was made in the window needs no copy: the WAL has all of it.
+together with the tables; where others turn out to be wanted, the WAL of the window is gone through once more. A file
+that was made in the window needs no copy: the WAL has all of it.
 """
 
 from __future__ import annotations
@@ -71,11 +71,14 @@ class FinalCatalog:
         return self._redone.redo.maps.get((tablespace, database)) or self._files.map_of(tablespace, database)
 
     def want(self, locators: Collection[RelFileLocator]) -> None:
-        """Bring them forward, if they were not yet. Raises FormatError."""
-        new = {at: len(self._found) + n for n, at in enumerate(at for at in locators if at not in self._found)}
-        if new:
-            redo = self._redone.replay(new)
-            self._found |= {at: (redo, index) for at, index in new.items()}
+        """Bring them forward, if they were not yet, and with them what is likely to come next. Raises FormatError."""
+        if self._found.keys() >= set(locators):
+            return
+        likely = (self._files.likely(at.tablespace, at.database) for at in locators)
+        new = set(locators).union(*likely) - self._found.keys()
+        places = {at: len(self._found) + n for n, at in enumerate(new)}
+        redo = self._redone.replay(places)
+        self._found |= {at: (redo, index) for at, index in places.items()}
 
     def _made(self, locator: RelFileLocator) -> bool:
         redo, index = self._found.get(locator, (self._redone.redo, -1))

@@ -174,6 +174,11 @@ class CatalogFiles:
         kept = self._segments.get(locator, {}).values()
         return self.saw(locator) and sum(segment.size for segment in kept) == self.size(locator)
 
+    def likely(self, tablespace: int, database: int) -> set[RelFileLocator]:
+        """Where that database's catalogs are if none was rewritten ever."""
+        numbers = _FIRST_NUMBERS & self._sizes.get((tablespace, database), {}).keys()
+        return {RelFileLocator(tablespace, database, number) for number in numbers}
+
     def size(self, locator: RelFileLocator) -> int:
         """Bytes of the relation's main fork in the backup, 0 if it has none."""
         return self._sizes.get((locator.tablespace, locator.database), {}).get(locator.number, 0)
