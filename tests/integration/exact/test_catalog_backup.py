@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.conftest import EmbeddedClickHouse
-from tests.integration.catalog.test_from_backup import assert_same
+from tests.integration.catalog.test_from_backup import assert_same, tablespace
 from tests.integration.exact.meddler import Meddler, table
 from tests.integration.support import Run, assert_equal, database, load
 from tests.integration.work import statements
@@ -44,7 +44,7 @@ def in_window(meddler: Meddler, pg: PostgresServer, db: str, *statements: str, t
 
 
 def between(monkeypatch: pytest.MonkeyPatch, pg: PostgresServer, db: str, *statements: str) -> None:
-    """Run ``statements`` between the reading of the catalog and the load's own backup."""
+    """Run ``statements`` in ``db`` between the reading of the catalog and the load's own backup."""
     read = FilesReader.read
 
     def hooked(self: FilesReader, tables: Sequence[str]) -> CatalogSnapshot:
@@ -205,13 +205,16 @@ NAMES = [
 
 
 class Ddl:
-    """Statements of DDL, one whenever some more files of a backup have come, while a transaction stays open."""
+    """Statements of DDL, one for ``every`` so many files of a backup that come, while a transaction stays open."""
 
-    def __init__(self, connection: psycopg.Connection[Any], waits: psycopg.Connection[Any], db: str) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Any], waits: psycopg.Connection[Any], db: str, every: int
+    ) -> None:
         self.statements = list(statements(DDL.format(db=db)))
         self.last = Lsn(0)
         self._connection = connection
         self._waits = waits
+        self._every = every
         self._seen = 0
         connection.execute("set lock_timeout = '2s'")
         for statement in statements(BEFORE.format(db=db)):
@@ -222,7 +225,7 @@ class Ddl:
     def tick(self) -> None:
         """A file comes. The server has sent, and copied, only some more than that."""
         self._seen += 1
-        if self.statements and self._seen % 10 == 1:
+        if self.statements and self._seen % self._every == 0:
             self._connection.execute(self.statements.pop(0).encode())
             if not self.statements:
                 (lsn,) = self._connection.execute("select pg_current_wal_insert_lsn()::text").fetchone() or ("",)
@@ -238,10 +241,10 @@ class Ddl:
 
 
 @contextmanager
-def ddl(pg: PostgresServer, monkeypatch: pytest.MonkeyPatch, of: Any) -> Iterator[tuple[str, Ddl]]:
+def ddl(pg: PostgresServer, monkeypatch: pytest.MonkeyPatch, of: Any, every: int = 10) -> Iterator[tuple[str, Ddl]]:
     """A database whose definitions change when ``of`` is offered files."""
     with database(pg) as db, pg.connect(db) as connection, pg.connect(db, autocommit=False) as waits:
-        changes = Ddl(connection, waits, db)
+        changes = Ddl(connection, waits, db, every)
         offer = of.offer
 
         def offered(self: Any, file: BackupFile) -> None:
@@ -266,9 +269,10 @@ def same(backup: CatalogSnapshot, sql: CatalogSnapshot) -> None:
     assert_same(ours, theirs)
 
 
-def test_ddl_while_the_catalog_is_read(pg: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 3, 6, 13))])
+def test_ddl_while_the_catalog_is_read(pg: PostgresServer, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """From a backup and the WAL beside it comes what SQL shows."""
-    with ddl(pg, monkeypatch, CatalogFiles) as (db, changes):
+    with ddl(pg, monkeypatch, CatalogFiles, every) as (db, changes):
         source = Plugins.load().source("base_backup", {"dsn": pg.dsn(db)})
         asked = Asked(db, NAMES, ("pg_catalog", "public"))
         found = read_backup(source, asked, beside=lambda: wal_beside(source, LoadOptions()))
@@ -322,3 +326,15 @@ def test_a_catalog_that_is_large_and_moves(
         assert done.code == 1
         assert "catalogs were rewritten (VACUUM FULL) while the load ran" in done.err
         assert clickhouse.tables() == {"t"}
+
+
+def test_a_database_that_moves(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To another tablespace: the server copies its files, and the WAL does not have what is in them."""
+    with tablespace(pg_newest) as space, table(pg_newest) as db:
+        between(monkeypatch, pg_newest, "postgres", f"alter database {db} set tablespace {space}")
+        done = load(walshadow, pg_newest, db, clickhouse, *WORDS)
+        assert done.code == 1
+        assert "moved to another tablespace meanwhile; load again" in done.err
+        assert clickhouse.tables() == set()
