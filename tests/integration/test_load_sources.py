@@ -60,11 +60,13 @@ def test_a_standby_is_a_source(
     assert_equal(walshadow, server, "postgres", clickhouse, "t")
 
 
+@pytest.mark.parametrize("catalog", ["sql", "backup"])
 def test_what_a_standby_has_replayed_and_not_written_out_comes_from_the_wal(
-    standby: tuple[PostgresServer, PostgresServer], clickhouse: EmbeddedClickHouse, walshadow: Run
+    standby: tuple[PostgresServer, PostgresServer], clickhouse: EmbeddedClickHouse, walshadow: Run, catalog: str
 ) -> None:
-    """Its backup begins at its last restartpoint, and the pages are in its memory: the rows are not in the copy."""
-    done = load(walshadow, standby[1], "postgres", clickhouse, "--table", "t")
+    """Its backup begins at its last restartpoint, and the pages are in its memory: neither the rows nor the table's
+    definition are in the copy."""
+    done = load(walshadow, standby[1], "postgres", clickhouse, "--table", "t", "--catalog", catalog)
     assert done.code == 0, done.err
     assert done.json["exact"] is True
     assert_equal(walshadow, standby[1], "postgres", clickhouse, "t")

@@ -30,11 +30,12 @@ from walshadow_core.api import (
 )
 from walshadow_core.backfill.channel import Channel, ChannelBroken
 from walshadow_core.backfill.exactness import doubt, rewritten, void
+from walshadow_core.backfill.finalcatalog import Redone
 from walshadow_core.backfill.options import LoadOptions, Planned, ResolverFactory
 from walshadow_core.backfill.pagespool import FinalPages, PageSpool
 from walshadow_core.backfill.publish import publish
 from walshadow_core.backfill.reader import CHUNK_PAGES, BackupReader, BufferPool, PageChunk
-from walshadow_core.backfill.recheck import Recheck
+from walshadow_core.backfill.recheck import Ended, Recheck
 from walshadow_core.backfill.routing import Router
 from walshadow_core.backfill.stats import LoadStats, TableStats
 from walshadow_core.backfill.window import Window, open_failed, window_status
@@ -195,15 +196,17 @@ class Pass:
                     return
                 self._chunks.close()
                 self._join(decoders)
-                redo = self._finish_window(start, store)
+                redone = self._finish_window(start, store)
             if reader.control is None:
                 raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
             check_chunk_size(reader.control)
-            status.complete_with(reader.control, window_status(redo) if redo is not None else None)
-            self._judge(start, reader.control, status, store, redo)
+            status.complete_with(reader.control, window_status(redone.redo) if redone is not None else None)
+            self._judge(start, reader.control, status, redone)
+            if self._window is not None:
+                self._window.close()
             self._stats.phase = "resolving"
-            if redo is not None and self._spooled:
-                self._decode_final_pages(workers, spools, store, redo, start)
+            if redone is not None and self._spooled:
+                self._decode_final_pages(workers, spools, redone)
             # Nobody reads pages any more: their memory is for rows that waited.
             self._pool.break_off()
             for number, worker in enumerate(workers):
@@ -229,6 +232,8 @@ class Pass:
                 chunks.close()
             for spool in spools.values():
                 spool.close()
+            if self._window is not None:
+                self._window.close()
             store.close()
             status.close()
             self._recheck.close()
@@ -243,7 +248,7 @@ class Pass:
         except SourceError as error:
             raise open_failed(error) from error
         window = Window(stream, budget, folder, self._fail_pass)
-        connections.callback(window.close)
+        connections.callback(window.stop)
         return window
 
     def _page_spools(self, budget: MemoryBudget, folder: Path) -> dict[tuple[int, int, bool], PageSpool]:
@@ -288,39 +293,42 @@ class Pass:
             if not self._table_stats[index].failed:
                 self._again[index] = relation
 
-    def _finish_window(self, start: BackupStart, store: PageStore) -> Redo | None:
+    def _finish_window(self, start: BackupStart, store: PageStore) -> Redone | None:
         if self._window is None:
             return None
         assert self._stats.end is not None
         self._stats.phase = "applying the WAL"
         clock = time.perf_counter()
-        places = {locator: index for index, locator in enumerate(self._filter_set())}
-        redo = Redo(start.server_version // 10000, places, store)
+        # The tables' files first: `_changed` goes by that.
+        places = {locator: index for index, locator in enumerate([*self._filter_set(), *self._recheck.locators])}
         self._stats.wal_bytes += self._window.size
-        self._moment = self._window.finish(start, self._stats.end.b_end, redo)
+        self._moment = self._window.finish(self._stats.end.b_end)
+        redo = self._window.replay(places, store)
         self.seconds["redo"] += time.perf_counter() - clock
-        return redo
+        return Redone(redo, store, places, lambda more: self._replay(more, store), start.b_redo)
 
-    def _judge(
-        self, start: BackupStart, control: ControlFile, status: CopiedStatus, store: PageStore, redo: Redo | None
-    ) -> None:
+    def _replay(self, places: Mapping[RelFileLocator, int], store: PageStore) -> Redo:
+        assert self._window is not None
+        return self._window.replay(places, store)
+
+    def _judge(self, start: BackupStart, control: ControlFile, status: CopiedStatus, redone: Redone | None) -> None:
         """Which tables stand, which need one more pass, which can't be published: what a commit between the catalog
         snapshot and the backup's end made of a table may not be."""
         assert self._stats.end is not None
-        moment = self._moment or self._stats.end.b_end
-        now = {r.oid: r for r in self._recheck.relations(start, control, status, moment)}
-        touched, dropped = self._changed(store, redo)
+        ended = Ended(start, control, status, self._moment or self._stats.end.b_end, redone)
+        now = {r.oid: r for r in self._recheck.relations(ended)}
+        touched, dropped = self._changed(redone)
         for index, relation in enumerate(self._relations):
             stats = self._table_stats[index]
             if stats.failed:
                 continue
             after = now.get(relation.oid)
             reason = void(relation, after)
-            if reason is None and after is not None and redo is None:
+            if reason is None and after is not None and redone is None:
                 reason = self._recheck.void(relation, after)
             moved = index in dropped or reason is not None
             busy = index in touched and not self._spooled
-            if redo is not None and after is not None and rewritten(relation, after) and (moved or busy):
+            if redone is not None and after is not None and rewritten(relation, after) and (moved or busy):
                 stats.put_off = reason or f"{relation.qualified_name} was written to during the backup"
                 self._again[index] = after
             elif reason is not None:
@@ -329,23 +337,22 @@ class Pass:
                 stats.fail(stats.put_off)
         self._settled = True
 
-    def _changed(self, store: PageStore, redo: Redo | None) -> tuple[set[int], set[int]]:
+    def _changed(self, redone: Redone | None) -> tuple[set[int], set[int]]:
         """The tables that the WAL of the window changed, and those of them whose files a commit took away."""
-        if redo is None:
+        if redone is None:
             return set(), set()
-        table = [place[0] for place in self._filter_set().values()]
-        stored = np.unique(store.keys() >> 32).tolist()
-        dropped = {table[relation] for relation in redo.dropped}
-        touched = {table[relation] for relation in (*stored, *redo.cut_to, *redo.made)}
+        redo = redone.redo
+        table = {relation: place[0] for relation, place in enumerate(self._filter_set().values())}
+        stored = np.unique(redone.store.keys() >> 32).tolist()
+        dropped = {table[relation] for relation in redo.dropped if relation in table}
+        touched = {table[relation] for relation in (*stored, *redo.cut_to, *redo.made) if relation in table}
         return touched | dropped, dropped
 
     def _decode_final_pages(
         self,
         workers: Sequence[DecodeWorker],
         spools: Mapping[tuple[int, int, bool], PageSpool],
-        store: PageStore,
-        redo: Redo,
-        start: BackupStart,
+        redone: Redone,
     ) -> None:
         """What was kept of the copies goes through the workers, brought forward to the end of the window."""
         self._chunks = Channel(16)
@@ -353,8 +360,9 @@ class Pass:
         clock = time.perf_counter()
         for number, (table, leaf, toast) in enumerate(self._filter_set().values()):
             pages = FinalPages(
-                spools[table, leaf, toast], store, redo, number, start.b_redo, checksums=self._cluster.data_checksums
-            )
+                spools[table, leaf, toast], redone.store, redone.redo, number, redone.b_redo,
+                checksums=self._cluster.data_checksums,
+            )  # fmt: skip
             try:
                 self._hand_over(pages, table, leaf, toast)
             except FormatError as error:

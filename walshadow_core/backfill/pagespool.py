@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -91,15 +91,27 @@ class PageSpool:
             self._file = None
 
 
+class Copies(Protocol):
+    """Copied pages of one relation."""
+
+    def runs(self) -> Iterator[tuple[int, int, str]]:
+        """(first block, number of pages, path) of what came, in order of the blocks."""
+        ...
+
+    def read(self, first_block: int, out: Bytes) -> None:
+        """Fill ``out`` with the run that begins at ``first_block``. Raises WalshadowError."""
+        ...
+
+
 class FinalPages:
     """A relation's pages as they are at the end of the window: those of the page store before those of copies, none
     that was cut off, those too that are in the store alone."""
 
     def __init__(
-        self, spool: PageSpool, store: PageStore, redo: Redo, relation: int, b_redo: Lsn, *, checksums: bool
+        self, copies: Copies, store: PageStore, redo: Redo, relation: int, b_redo: Lsn, *, checksums: bool
     ) -> None:
         """``relation`` is its index in the page store, ``checksums`` whether the cluster has them."""
-        self._spool = spool
+        self._copies = copies
         self._store = store
         self._relation = relation
         self._b_redo = b_redo
@@ -114,7 +126,7 @@ class FinalPages:
         """(first block, number of pages, at most ``most``; path of the copy): what to ask ``read`` for. In order, but
         for the blocks that no copy has, which come last."""
         covered = np.zeros(len(self._stored), np.bool_)
-        for first_block, count, path in self._spool.runs():
+        for first_block, count, path in self._copies.runs():
             low, high = np.searchsorted(self._stored, [first_block, first_block + count])
             covered[low:high] = True
             yield first_block, count, path
@@ -138,7 +150,7 @@ class FinalPages:
         if path is None:
             pages[:] = 0
         else:
-            self._spool.read(first_block, out)
+            self._copies.read(first_block, out)
             copied[:] = True
             if self._cut is not None:
                 copied[max(0, self._cut - first_block) :] = False

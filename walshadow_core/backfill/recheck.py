@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from walshadow_core.api import BackupFile, BackupStart, Lsn, RelationDescriptor, SourceError
+from walshadow_core.api import BackupFile, BackupStart, Lsn, RelationDescriptor, RelFileLocator, SourceError
+from walshadow_core.backfill.finalcatalog import FinalCatalog, Redone
 from walshadow_core.backfill.stats import TableStats
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import CatalogFiles, KeptFiles
 from walshadow_core.catalog.files.database import NotKept
 from walshadow_core.catalog.files.read import Asked, FoundCatalog, look
 from walshadow_core.catalog.moment import Moment
@@ -19,11 +21,28 @@ Applied = Callable[[RelationDescriptor], RelationDescriptor]
 """Gives a descriptor with what the user chose for its columns, as the load has it."""
 
 
+@dataclass(frozen=True)
+class Ended:
+    """A pass whose backup has ended: the backup's start, its pg_control, the status of its transactions, which is
+    complete; the LSN that the pass is of; and the window, if there is one."""
+
+    start: BackupStart
+    control: ControlFile
+    status: CopiedStatus
+    moment: Lsn
+    redone: Redone | None
+
+
 class Recheck(Protocol):
     """Reads the descriptors of a load's tables once more. A table that is gone is left out."""
 
     everything: bool
     """Whether the backup must leave nothing out."""
+
+    @property
+    def locators(self) -> frozenset[RelFileLocator]:
+        """Files that redo is wanted for beside those of the tables."""
+        ...
 
     def offer(self, file: BackupFile) -> None:
         """A file of the load's backup that the pass itself has no use for."""
@@ -33,11 +52,8 @@ class Recheck(Protocol):
         """A file that the pass walks."""
         ...
 
-    def relations(
-        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
-    ) -> Sequence[RelationDescriptor]:
-        """The descriptors at ``moment``, the end of the window, or later: the backup has ended, and ``status`` is
-        complete."""
+    def relations(self, ended: Ended) -> Sequence[RelationDescriptor]:
+        """The descriptors at the pass's moment, or later. Raises SourceError."""
         ...
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
@@ -58,6 +74,7 @@ class SqlRecheck:
     rewritten is read again."""
 
     everything = False
+    locators: frozenset[RelFileLocator] = frozenset()
 
     def __init__(self, read: Callable[[Moment], Sequence[RelationDescriptor]]) -> None:
         self._read = read
@@ -68,11 +85,9 @@ class SqlRecheck:
     def note(self, path: str, size: int) -> None:
         """Nothing in the backup is of use."""
 
-    def relations(
-        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
-    ) -> Sequence[RelationDescriptor]:
+    def relations(self, ended: Ended) -> Sequence[RelationDescriptor]:
         """See Recheck. Raises SourceError."""
-        return self._read(Moment(moment, status.committed))
+        return self._read(Moment(ended.moment, ended.status.committed))
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
         """The descriptor tells all."""
@@ -87,10 +102,12 @@ class SqlRecheck:
 
 
 class BackupRecheck:
-    """Reads the catalog files of the load's own backup.
+    """Reads the catalog files of the load's own backup as they are at the end of its window: the catalog of that very
+    moment.
 
-    They were copied at moments of their own, maybe before the table was: what happened to it in between does not
-    show in them, but mostly in its files. A rewrite leaves the old file shorter than it was, or filled up with zeros.
+    Without a window they are as they were copied, at moments of their own, maybe before the table was: what happened to
+    it in between does not show in them, but mostly in its files. A rewrite leaves the old file shorter than it was, or
+    filled up with zeros.
     """
 
     everything = True
@@ -98,8 +115,13 @@ class BackupRecheck:
     def __init__(self, asked: Asked, found: FoundCatalog, applied: Applied, folder: Path | None = None) -> None:
         self._asked = asked
         self._applied = applied
-        self._in_recovery = found.snapshot.cluster.in_recovery
+        self.found = found
         self._files = CatalogFiles(folder, database=found.database_oid, known=found.locators)
+
+    @property
+    def locators(self) -> frozenset[RelFileLocator]:
+        """See Recheck: where the catalogs were at the last look."""
+        return self.found.locators
 
     def offer(self, file: BackupFile) -> None:
         """Keep it if it may be of the catalog."""
@@ -109,19 +131,21 @@ class BackupRecheck:
         """Its size is what the catalog will say."""
         self._files.note(path, size)
 
-    def relations(
-        self, start: BackupStart, control: ControlFile, status: CopiedStatus, moment: Lsn
-    ) -> Sequence[RelationDescriptor]:
+    def relations(self, ended: Ended) -> Sequence[RelationDescriptor]:
         """See Recheck. Raises SourceError, FormatError."""
+        files: KeptFiles = self._files
+        if ended.redone is not None:
+            checksums = ended.control.data_checksum_version != 0
+            files = FinalCatalog(self._files, ended.redone, self.locators, checksums=checksums)
         try:
-            found = look(self._asked, self._files, status, start, control)
+            self.found = look(self._asked, files, ended.status, ended.start, ended.control)
         except NotKept:
             raise SourceError(
                 "the source's catalogs were rewritten (VACUUM FULL) while the load ran, so whether its tables were "
                 "altered can't be told",
                 "load again",
             ) from None
-        return [self._applied(relation) for relation in found.snapshot.relations]
+        return [self._applied(relation) for relation in self.found.snapshot.relations]
 
     def void(self, before: RelationDescriptor, after: RelationDescriptor) -> str | None:
         """A table that has shrunk may have been emptied or rewritten while it was copied."""
@@ -130,13 +154,13 @@ class BackupRecheck:
             if now[leaf.oid] < leaf.size_bytes:
                 return (
                     f"{leaf.qualified_name} shrank from {leaf.size_bytes} to {now[leaf.oid]} bytes while the backup "
-                    "ran, by a rewrite (TRUNCATE, VACUUM FULL) or by VACUUM: only SQL tells them apart; load it again"
+                    "ran, by a rewrite (TRUNCATE, VACUUM FULL) or by VACUUM: only SQL, or the WAL, tells; load it again"
                 )
         return None
 
     def doubt(self, table: TableStats) -> str | None:
         """Pages of zeros, and standbys."""
-        if self._in_recovery:
+        if self.found.snapshot.cluster.in_recovery:
             return (
                 f"{table.name}: whether the copy is exact can't be told: the source is a standby, and what it has "
                 "replayed since its last restartpoint may be missing"

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from walshadow_core.api import BackupStart, Bytes, Lsn, SourceError, WalshadowError, WalStream
+from walshadow_core.api import BackupStart, Bytes, Lsn, RelFileLocator, SourceError, WalshadowError, WalStream
 from walshadow_core.pgformat.heap import PAGE_SIZE
+from walshadow_core.redo.store import PageStore
 from walshadow_core.redo.window import Redo
 from walshadow_core.stream.reader import WalReader
 from walshadow_core.visibility.spoolfile import ByteSpool, MemoryBudget
@@ -42,6 +43,8 @@ class Window:
         self._failed = failed
         self._wal = ByteSpool(budget, folder, "the WAL of the backup")
         self._first: int | None = None
+        self._start: BackupStart | None = None
+        self._moment = Lsn(0)
         self._received = int(stream.start)
         self._failure: BaseException | None = None
         self._stopped = False
@@ -66,6 +69,7 @@ class Window:
             raise SourceError(
                 f"the backup begins at {start.b_redo}, the WAL at {self._stream.start} only", "load again"
             )
+        self._start = start
         with self._change:
             self._first = first
             self._change.notify_all()
@@ -96,26 +100,31 @@ class Window:
             self._change.notify_all()
         self._stream.confirm(Lsn(end))
 
-    def finish(self, start: BackupStart, b_end: Lsn, redo: Redo) -> Lsn:
-        """Wait for the WAL up to B_end, and apply what begins at B_redo or later and ends at B_end or before. Gives the
-        moment that the pages are of: B_end, or later at a standby. Raises SourceError, FormatError, and what the stream
-        raised."""
-        moment = max(b_end, self._stream.opened_at)
-        self._wait_for(moment)
+    def finish(self, b_end: Lsn) -> Lsn:
+        """Wait for the WAL up to B_end. Gives the moment that pages are of after redo: B_end, or later at a standby.
+        Raises SourceError, and what the stream raised."""
+        self._moment = max(b_end, self._stream.opened_at)
+        self._wait_for(self._moment)
         self.stop()
-        assert self._first is not None
-        reader = WalReader(
-            Lsn(self._first), start.server_version // 10000, self._stream.segment_size, start.system_identifier
-        )
+        return self._moment
+
+    def replay(self, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> Redo:
+        """Apply, of the window that was finished, what begins at B_redo or later and ends at its moment or before, to
+        the pages of ``filter_set`` (see Redo), in ``store``. May be called more than once, each time for other files.
+        Raises FormatError."""
+        start = self._start
+        assert start is not None and self._first is not None
+        major = start.server_version // 10000
+        redo = Redo(major, filter_set, store)
+        reader = WalReader(Lsn(self._first), major, self._stream.segment_size, start.system_identifier)
         for at in range(0, self._wal.size, _PIECE):
             for records in reader.feed(self._piece(at)):
-                redo.apply(records.between(start.b_redo, moment))
-            if reader.position >= moment:
+                redo.apply(records.between(start.b_redo, self._moment))
+            if reader.position >= self._moment:
                 break
-        if reader.end is not None and reader.end.lsn < moment:
+        if reader.end is not None and reader.end.lsn < self._moment:
             reader.require_no_end()
-        self._wal.close()
-        return moment
+        return redo
 
     def _piece(self, at: int) -> memoryview:
         data: Bytes = np.empty(min(_PIECE, self._wal.size - at), np.uint8)

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from walshadow_core.api import BackupSource, RelationDescriptor
-    from walshadow_core.backfill.recheck import Applied, Recheck
+    from walshadow_core.backfill.options import LoadOptions
+    from walshadow_core.backfill.recheck import Applied, BackupRecheck, Recheck
     from walshadow_core.catalog.files.read import Asked, FoundCatalog
     from walshadow_core.catalog.sql import CatalogSnapshot
     from walshadow_core.plugins import Plugins
@@ -56,18 +57,29 @@ class SqlReader:
 
 
 class FilesReader:
-    """Reads a backup's own files."""
+    """Reads a backup's own files; at one moment, with the WAL."""
 
-    def __init__(self, dsn: str, with_children: bool, source: BackupSource, console: Console, plugins: Plugins) -> None:
+    def __init__(
+        self,
+        dsn: str,
+        with_children: bool,
+        source: BackupSource,
+        console: Console,
+        plugins: Plugins,
+        options: LoadOptions,
+    ) -> None:
         self._dsn = dsn
+        self._options = options
         self._with_children = with_children
         self._source = source
         self._console = console
         self._plugins = plugins
         self._found: FoundCatalog | None = None
+        self._last: BackupRecheck | None = None
 
     def read(self, tables: Sequence[str]) -> CatalogSnapshot:
         """See CatalogReader."""
+        from walshadow_core.backfill.catalogwal import wal_beside
         from walshadow_core.catalog.files.read import read_backup
         from walshadow_core.cli.warmup import warm_up_if_cold
 
@@ -75,7 +87,7 @@ class FilesReader:
         asked = self._asked(tables)
         self._source.preflight()
         say(self._console, f"reading the catalog of database {asked.database} out of a backup")
-        self._found = read_backup(self._source, asked)
+        self._found = read_backup(self._source, asked, beside=lambda: wal_beside(self._source, self._options))
         return self._found.snapshot
 
     def recheck(self, tables: Sequence[str], applied: Applied) -> Recheck:
@@ -83,7 +95,10 @@ class FilesReader:
         from walshadow_core.backfill.recheck import BackupRecheck
 
         assert self._found is not None
-        return BackupRecheck(self._asked(tables), self._found, applied)
+        # What the pass before has found is nearer than what was found before the load.
+        found = self._found if self._last is None else self._last.found
+        self._last = BackupRecheck(self._asked(tables), found, applied)
+        return self._last
 
     def _asked(self, tables: Sequence[str]) -> Asked:
         """The database is the one that the tables' names have before the schema, or else that of the DSN; names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -108,9 +109,8 @@ def load(
     walshadow load --table app.orders --catalog backup
     walshadow load --table app.orders --exclude app.orders.note --type 'app.orders.amount=Decimal(38,4)'
 
-    With --catalog backup, names without a schema are looked up in the schemas of the role's name and public. The
-    catalog files of the load's own backup are looked at again at its end; DDL, TRUNCATE and VACUUM FULL should wait
-    meanwhile, as only SQL is sure to see them.
+    With --catalog backup, names without a schema are looked up in the schemas of the role's name and public. With
+    --no-wal as well, DDL, TRUNCATE and VACUUM FULL should wait while it runs: the backup's copies alone may not tell.
 
     \b
     Exit codes: 0 done, 1 failed, 2 wrong usage, 3 some tables failed (the summary names them).
@@ -141,7 +141,7 @@ def load(
     try:
         if catalog_from == "backup":
             kernels.join()
-            catalog_reader = FilesReader(source, with_children, backup_source, console, plugins)
+            catalog_reader = FilesReader(source, with_children, backup_source, console, plugins, options)
         catalog, planned, refused, choices = _plan(
             catalog_reader, tables, into or [], plugins, destination, options, replace, skip_refused, words
         )
@@ -198,17 +198,23 @@ def _plan(
     from walshadow_core.backfill.load import plan_tables
     from walshadow_core.backfill.naming import destination_names
     from walshadow_core.catalog.choices import read_choices
-    from walshadow_core.catalog.codecs import with_codecs
 
     catalog = catalog_reader.read(tables)
     refused = [(name, reason) for name, reason in catalog.refused]
     choices = read_choices(words, catalog.relations, bool(refused))
-    relations = [choices.applied(relation) for relation in with_codecs(catalog.relations, plugins.type_codec)]
+    relations = _as_wanted(catalog.relations, plugins, choices)
     if refused and not skip_refused:
         return catalog, [], refused + _undecodable(relations, options, choices), choices
     names = destination_names(relations, into)
     planned, more = plan_tables(destination, relations, names, options.decode, replace=replace, choices=choices.columns)
     return catalog, planned, refused + more, choices
+
+
+def _as_wanted(relations: Sequence[RelationDescriptor], plugins: Plugins, choices: Choices) -> list[RelationDescriptor]:
+    """What the catalog says, with what plugins and the user say of types and columns."""
+    from walshadow_core.catalog.codecs import with_codecs
+
+    return [choices.applied(relation) for relation in with_codecs(relations, plugins.type_codec)]
 
 
 def _undecodable(relations: list[RelationDescriptor], options: LoadOptions, choices: Choices) -> list[tuple[str, str]]:
@@ -282,7 +288,7 @@ def _run(
             planned,
             stats,
             lambda status: plugins.resolver(status, {"resolver": resolver}),
-            lambda: catalog_reader.recheck(names, choices.applied),
+            lambda: catalog_reader.recheck(names, lambda relation: _as_wanted([relation], plugins, choices)[0]),
             options,
         )
 

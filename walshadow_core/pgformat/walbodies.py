@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,7 +20,8 @@ from walshadow_core.api import (
 )
 from walshadow_core.pgformat.heap import load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.walnames import MULTIXACT, STORAGE, TRANSACTION
+from walshadow_core.pgformat.relmap import parse_relmap
+from walshadow_core.pgformat.walnames import MULTIXACT, RELMAP, STORAGE, TRANSACTION
 from walshadow_core.pgformat.walrecord import LOCATOR_SIZE, WalRecords
 
 XACT_OPMASK: Final = 0x70
@@ -37,6 +39,9 @@ FIRST_UPDATING_STATUS: Final = 4
 
 SMGR_CREATE, SMGR_TRUNCATE = 0x10, 0x20
 SMGR_TRUNCATE_HEAP: Final = 1
+
+RELMAP_UPDATE: Final = 0x00
+_RELMAP_UPDATE_SIZE: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +214,21 @@ def file_changes(records: WalRecords) -> list[FileChange]:
                 found.append(FileChange(i, RelFileLocator(*words[1:4]), words[0]))
         else:
             raise _cut_short(records, i)
+    return found
+
+
+def map_updates(records: WalRecords) -> dict[tuple[int, int], Mapping[int, int]]:
+    """The relation maps that were written, the last of each, by tablespace and database (0: the shared one): see
+    `parse_relmap`. Raises FormatError."""
+    found = {}
+    for i in np.flatnonzero((records.rmgr == RELMAP) & (records.info & 0xF0 == RELMAP_UPDATE)).tolist():
+        at, size = int(records.data_offset[i]), int(records.data_length[i])
+        data = records.buf[at : at + size].tobytes()
+        database, tablespace, length = np.frombuffer(data[:_RELMAP_UPDATE_SIZE].ljust(12, b"\0"), "<u4").tolist()
+        if length != size - _RELMAP_UPDATE_SIZE:
+            raise _cut_short(records, i)
+        record = f"the relation map in the WAL record at {Lsn(records.start[i])}"
+        found[tablespace, database] = parse_relmap(data[_RELMAP_UPDATE_SIZE:], record)
     return found
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import FormatError, Lsn, RelFileLocator
 from walshadow_core.pgformat.heap import PAGE_SIZE
-from walshadow_core.pgformat.walbodies import endings, file_changes, multixacts
+from walshadow_core.pgformat.walbodies import endings, file_changes, map_updates, multixacts
 from walshadow_core.pgformat.walrecord import WalRecords
 from walshadow_core.redo.apply import apply_records
 from walshadow_core.redo.heap import DONE, REASONS
@@ -25,8 +25,9 @@ class Redo:
 
     ``filter_set`` gives each locator that matters its relation index, as keys of the page store have it. ``cut_to``
     is the smallest block count that each relation index was cut to in the window, ``made`` the relation indexes whose
-    file was made in it, ``dropped`` those whose file a commit took away. ``first_multi`` is the oldest multixact that
-    was made in it, and the number of its first member.
+    file was made in it, ``dropped`` those whose file a commit took away. ``maps`` are the relation maps that were
+    written in it, by tablespace and database, as they are at its end. ``first_multi`` is the oldest multixact that was
+    made in it, and the number of its first member.
     """
 
     def __init__(self, major: int, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> None:
@@ -43,10 +44,12 @@ class Redo:
         self.cut_to: dict[int, int] = {}
         self.made: set[int] = set()
         self.dropped: set[int] = set()
+        self.maps: dict[tuple[int, int], Mapping[int, int]] = {}
 
     def apply(self, records: WalRecords) -> None:
         """Take one batch. Raises FormatError, naming the LSN, for a record that can't be applied."""
         self._take_endings(records)
+        self.maps |= map_updates(records)
         multi, offset, updater = multixacts(records)
         self._note_first(multi, offset)
         self._multis.append(multi)

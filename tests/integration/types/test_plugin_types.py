@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tests.conftest import EmbeddedClickHouse
+from tests.integration.exact.meddler import Meddler, stand_between
 from tests.integration.support import Run, assert_equal, database, load
 from tests.integration.types.heap_column import pg_type, written_column
 from walshadow_core.api import PgType, PluginInfo, StoredValues, TypeCodec, hookimpl
@@ -92,6 +93,20 @@ def test_a_load_with_it_and_without(
     rows = clickhouse.rows(f"select id, code, other, more, same, toTypeName(code) from {clickhouse.database}.books")
     assert rows == [(1, 9780110002224, None, [9780393040029, None], 9780393040029, "UInt64")]
     assert_equal(walshadow, pg, isn, clickhouse, "books")
+
+
+def test_a_table_that_is_read_again(
+    pg: PostgresServer, isn: str, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descriptor is another one then, whose types the plugin is asked about as well."""
+    pg.execute("create table books as select 1 as id, '978-0-11-000222-4'::isbn13 as code", database=isn)
+    real = importlib.metadata.entry_points
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **words: [*real(**words), Point()])
+    stand_between(monkeypatch, Meddler(begun=lambda: pg.execute("vacuum full books", database=isn)))
+    loaded = load(walshadow, pg, isn, clickhouse, "--table", "books")
+    assert loaded.code == 0, loaded.err
+    assert loaded.json["tables"][0]["passes"] == 2
+    assert clickhouse.rows(f"select id, code from {clickhouse.database}.books") == [(1, 9780110002224)]
 
 
 def test_a_load_of_the_bytes_in_hex(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:

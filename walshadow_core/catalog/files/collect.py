@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -34,7 +34,8 @@ GUESS_FILE_BYTES: Final = 64 << 20
 GUESS_BYTES: Final = 512 << 20
 """How large a file may be that is kept in case it is a rewritten catalog, and how much all of them may take."""
 
-_CHUNK_PAGES: Final = 128
+CHUNK_PAGES: Final = 128
+"""Pages that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,44 @@ class _Segment:
     path: str
     start: int
     size: int
+
+
+class KeptFiles(Protocol):
+    """What a catalog is read from: the copies as they are, or what redo has made of them."""
+
+    @property
+    def verified(self) -> bool:
+        """Whether the checksums of pages were looked at, and need not fit any more."""
+        ...
+
+    def map_of(self, tablespace: int, database: int) -> Mapping[int, int]:
+        """The numbers of mapped relations. Raises SourceError if there is no such map."""
+        ...
+
+    def want(self, locators: Collection[RelFileLocator]) -> None:
+        """These will be asked for next. Raises FormatError."""
+        ...
+
+    def saw(self, locator: RelFileLocator) -> bool:
+        """Whether there is such a relation."""
+        ...
+
+    def has(self, locator: RelFileLocator) -> bool:
+        """Whether all of its pages are there."""
+        ...
+
+    def size(self, locator: RelFileLocator) -> int:
+        """Bytes of its main fork, 0 if there is none."""
+        ...
+
+    def path(self, locator: RelFileLocator) -> str:
+        """A path of it, for messages."""
+        ...
+
+    def pages(self, locator: RelFileLocator, segment_blocks: int) -> Iterator[tuple[str, int, Bytes]]:
+        """(path, first block, pages), about 1 MiB at a time; the array is the caller's until the next one. Raises
+        FormatError."""
+        ...
 
 
 class CatalogFiles:
@@ -60,6 +99,7 @@ class CatalogFiles:
         database: int | None = None,
         known: frozenset[RelFileLocator] = frozenset(),
     ) -> None:
+        self.verified = False
         self._database = database
         self._known = known
         self._guess_left = GUESS_BYTES
@@ -134,6 +174,11 @@ class CatalogFiles:
         kept = self._segments.get(locator, {}).values()
         return self.saw(locator) and sum(segment.size for segment in kept) == self.size(locator)
 
+    def likely(self, tablespace: int, database: int) -> set[RelFileLocator]:
+        """Where that database's catalogs are if none was rewritten ever."""
+        numbers = _FIRST_NUMBERS & self._sizes.get((tablespace, database), {}).keys()
+        return {RelFileLocator(tablespace, database, number) for number in numbers}
+
     def size(self, locator: RelFileLocator) -> int:
         """Bytes of the relation's main fork in the backup, 0 if it has none."""
         return self._sizes.get((locator.tablespace, locator.database), {}).get(locator.number, 0)
@@ -143,24 +188,41 @@ class CatalogFiles:
         segments = self._segments.get(locator)
         return segments[min(segments)].path if segments else f"relation {locator.number}"
 
+    def want(self, locators: Collection[RelFileLocator]) -> None:
+        """These will be read."""
+
     def pages(self, locator: RelFileLocator, segment_blocks: int) -> Iterator[tuple[str, int, Bytes]]:
         """(path, first block, pages) of what was kept of a relation, about 1 MiB at a time; the array is the caller's
         until the next one. Raises FormatError for a file that does not end with a page's end, or is missing."""
-        segments = self._segments[locator]
-        buffer = np.empty(_CHUNK_PAGES * PAGE_SIZE, np.uint8)
+        buffer = np.empty(CHUNK_PAGES * PAGE_SIZE, np.uint8)
+        full = 0
+        for first_block, count, path in self.runs(locator, segment_blocks):
+            if full != first_block:
+                short = self._segments[locator][full // segment_blocks]
+                raise FormatError(f"{short.path} has {short.size} bytes, and there is a segment after it")
+            part = buffer[: count * PAGE_SIZE]
+            self.read(locator, segment_blocks, first_block, part)
+            yield path, first_block, part
+            full += count
+
+    def runs(self, locator: RelFileLocator, segment_blocks: int) -> Iterator[tuple[int, int, str]]:
+        """(first block, number of pages, at most CHUNK_PAGES; path) of what was kept of a relation, in order. One file
+        may have been copied before it was full, and before the next was begun. Raises FormatError."""
+        segments = self._segments.get(locator, {})
         for number in range(max(segments, default=-1) + 1):
             segment = segments.get(number)
             if segment is None:
                 raise FormatError(f"{segments[max(segments)].path} is in the backup, and segment {number} is not")
-            last = number == max(segments)
             if segment.size % PAGE_SIZE or segment.size > segment_blocks * PAGE_SIZE:
                 raise FormatError(f"{segment.path} has {segment.size} bytes, not a whole number of pages of a segment")
-            if not last and segment.size != segment_blocks * PAGE_SIZE:
-                raise FormatError(f"{segment.path} has {segment.size} bytes, and there is a segment after it")
-            for at in range(0, segment.size, len(buffer)):
-                part = buffer[: min(len(buffer), segment.size - at)]
-                self._spool.read_into(segment.start + at, part)
-                yield segment.path, number * segment_blocks + at // PAGE_SIZE, part
+            count = segment.size // PAGE_SIZE
+            for block in range(0, count, CHUNK_PAGES):
+                yield number * segment_blocks + block, min(CHUNK_PAGES, count - block), segment.path
+
+    def read(self, locator: RelFileLocator, segment_blocks: int, first_block: int, out: Bytes) -> None:
+        """Fill ``out`` with the run that begins at ``first_block``. Raises WalshadowError."""
+        number, block = divmod(first_block, segment_blocks)
+        self._spool.read_into(self._segments[locator][number].start + block * PAGE_SIZE, out)
 
     def close(self) -> None:
         """Free the file. May be called more than once."""

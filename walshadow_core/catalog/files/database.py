@@ -9,7 +9,7 @@ from typing import Any, Final
 from walshadow_core.api import FormatError, RelFileLocator, SourceError
 from walshadow_core.catalog.files import columns as c
 from walshadow_core.catalog.files.arrays import only_element, smallints
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import KeptFiles
 from walshadow_core.catalog.files.encodings import decoded, encoding_name
 from walshadow_core.catalog.files.scan import CHANGED, TAKE_ANOTHER, CatalogScanner, Where
 from walshadow_core.catalog.rows import (
@@ -45,11 +45,15 @@ def char(value: int) -> str:
     return chr(value & 0xFF) if value else ""
 
 
-def find_database(files: CatalogFiles, scanner: CatalogScanner, name: str) -> DatabaseRow:
+def at_databases(files: KeptFiles) -> RelFileLocator:
+    """Where pg_database is. Raises SourceError."""
+    return RelFileLocator(GLOBAL_TABLESPACE, 0, files.map_of(GLOBAL_TABLESPACE, 0).get(c.PG_DATABASE.oid, 0))
+
+
+def find_database(files: KeptFiles, scanner: CatalogScanner, name: str) -> DatabaseRow:
     """The row of a database by its name, which is compared as a connection compares it: byte by byte, in UTF-8. Raises
     SourceError if there is none, NotKept."""
-    number = files.map_of(GLOBAL_TABLESPACE, 0).get(c.PG_DATABASE.oid, 0)
-    at = RelFileLocator(GLOBAL_TABLESPACE, 0, number)
+    at = at_databases(files)
     _demand(files, [at], None)
     rows = list(scanner.rows(c.PG_DATABASE, at, ("oid", "datname", "encoding", "dattablespace")))
     for oid, stored, encoding, tablespace in rows:
@@ -60,8 +64,9 @@ def find_database(files: CatalogFiles, scanner: CatalogScanner, name: str) -> Da
     raise SourceError(f"the backup has no database {name!r}", f"it has {', '.join(others)}")
 
 
-def _demand(files: CatalogFiles, locators: Iterable[RelFileLocator], database: int | None) -> None:
+def _demand(files: KeptFiles, locators: Iterable[RelFileLocator], database: int | None) -> None:
     wanted = list(locators)
+    files.want(wanted)
     gone = [at for at in wanted if not files.saw(at)]
     if gone:
         raise SourceError(f"{CHANGED}: it has no file of relation {gone[0].number}", TAKE_ANOTHER)
@@ -72,7 +77,7 @@ def _demand(files: CatalogFiles, locators: Iterable[RelFileLocator], database: i
 class DatabaseCatalogs:
     """The catalogs of one database. Names come as text, in what is asked for alone: elsewhere an invalid one may be."""
 
-    def __init__(self, files: CatalogFiles, scanner: CatalogScanner, database: DatabaseRow, major: int) -> None:
+    def __init__(self, files: KeptFiles, scanner: CatalogScanner, database: DatabaseRow, major: int) -> None:
         """Raises NotKept, SourceError, FormatError."""
         self._files = files
         self._scanner = scanner
@@ -98,8 +103,8 @@ class DatabaseCatalogs:
 
     @property
     def locators(self) -> frozenset[RelFileLocator]:
-        """Where the catalogs are."""
-        return frozenset(self._at.values())
+        """Where the catalogs are, that of databases included."""
+        return frozenset([*self._at.values(), at_databases(self._files)])
 
     def _rows(
         self, catalog: c.Catalog, names: tuple[str, ...], where: Where | None = None

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from walshadow_core.api import (
     Backup,
     BackupRequest,
     BackupSource,
     BackupStart,
+    Lsn,
     RelFileLocator,
     SourceError,
 )
 from walshadow_core.catalog.build import CatalogBuilder
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import CatalogFiles, KeptFiles
 from walshadow_core.catalog.files.database import DatabaseCatalogs, NotKept, find_database
 from walshadow_core.catalog.files.facts import cluster_facts, major_of
 from walshadow_core.catalog.files.needed import read_needed
@@ -28,7 +30,7 @@ from walshadow_core.catalog.snapshot import describe
 from walshadow_core.catalog.sql import CatalogSnapshot
 from walshadow_core.pgformat.control import CONTROL_PATH, ControlFile, parse_control
 from walshadow_core.visibility.gate import Gate
-from walshadow_core.visibility.status import CopiedStatus
+from walshadow_core.visibility.status import CopiedStatus, WindowStatus
 from walshadow_core.visibility.whole import whole
 
 _ATTEMPTS: Final = 3
@@ -55,10 +57,29 @@ class FoundCatalog:
     locators: frozenset[RelFileLocator]
 
 
-def read_backup(source: BackupSource, asked: Asked, folder: Path | None = None) -> FoundCatalog:
+class WalBeside(Protocol):
+    """The WAL that comes while a backup is read."""
+
+    def begin(self, start: BackupStart) -> None:
+        """The backup has begun. Raises SourceError."""
+        ...
+
+    def finish(self, files: CatalogFiles, control: ControlFile, b_end: Lsn) -> tuple[KeptFiles, WindowStatus]:
+        """It has ended: the files as they are at its end, and how transactions ended meanwhile. Raises SourceError,
+        FormatError."""
+        ...
+
+
+def read_backup(
+    source: BackupSource,
+    asked: Asked,
+    folder: Path | None = None,
+    beside: Callable[[], AbstractContextManager[WalBeside | None]] = nullcontext,
+) -> FoundCatalog:
     """Read the catalog out of a backup of ``source``, which is read to its end for that. Where a catalog was rewritten
     (VACUUM FULL) and is large, its file's number is known only when it has passed by: then another backup is read.
-    ``folder`` is where files are kept meanwhile.
+    ``folder`` is where files are kept meanwhile. With the WAL ``beside`` it, the catalog is that of the backup's end;
+    without, no DDL may run meanwhile.
 
     Raises UsageError for a text that is no table name, SourceError, FormatError.
     """
@@ -70,12 +91,19 @@ def read_backup(source: BackupSource, asked: Asked, folder: Path | None = None) 
         files = CatalogFiles(folder, database=database, known=known)
         status = CopiedStatus(folder=folder)
         try:
-            with source.open(BackupRequest(known, everything=True)) as backup:
-                control = _collect(backup, files, status)
-                backup.end()
-                start = backup.start
-            status.complete_with(control)
-            return look(asked, files, status, start, control)
+            with beside() as wal:
+                kept: KeptFiles = files
+                window: WindowStatus | None = None
+                with source.open(BackupRequest(known, everything=True)) as backup:
+                    start = backup.start
+                    if wal is not None:
+                        wal.begin(start)
+                    control = _collect(backup, files, status)
+                    end = backup.end()
+                    if wal is not None:
+                        kept, window = wal.finish(files, control, end.b_end)
+                status.complete_with(control, window)
+                return look(asked, kept, status, start, control)
         except NotKept as missed:
             database = missed.database
             known |= missed.locators
@@ -104,9 +132,10 @@ def _collect(backup: Backup, files: CatalogFiles, status: CopiedStatus) -> Contr
 
 
 def look(
-    asked: Asked, files: CatalogFiles, status: CopiedStatus, start: BackupStart, control: ControlFile
+    asked: Asked, files: KeptFiles, status: CopiedStatus, start: BackupStart, control: ControlFile
 ) -> FoundCatalog:
-    """Read what was kept of a backup whose transaction status is complete. Raises NotKept, SourceError, FormatError."""
+    """Read what was kept of a backup whose transaction status is complete. It is of one moment if ``files`` and
+    ``status`` are. Raises NotKept, SourceError, FormatError."""
     major = major_of(start, control)
     scanner = CatalogScanner(
         files,

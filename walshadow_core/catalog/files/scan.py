@@ -19,7 +19,7 @@ from walshadow_core.api import (
     SourceError,
     TableRefused,
 )
-from walshadow_core.catalog.files.collect import CatalogFiles
+from walshadow_core.catalog.files.collect import KeptFiles
 from walshadow_core.catalog.files.columns import Catalog, descriptor
 from walshadow_core.decode.table import TableDecoder
 from walshadow_core.decode.types import DecodeOptions
@@ -62,13 +62,13 @@ class CatalogScanner:
     """Reads catalogs of one backup. ``gate`` looks at complete transaction status."""
 
     def __init__(
-        self, files: CatalogFiles, gate: Gate, *, major: int, segment_blocks: int, verify_checksums: bool
+        self, files: KeptFiles, gate: Gate, *, major: int, segment_blocks: int, verify_checksums: bool
     ) -> None:
         self._files = files
         self._gate = gate
         self._major = major
         self._segment_blocks = segment_blocks
-        self._verify = verify_checksums
+        self._verify = verify_checksums and not files.verified
         self._walker = PageWalker()
 
     def rows(
