@@ -14,6 +14,7 @@ import pytest
 from rich.console import Console
 
 import walshadow_core.decode.warmup
+import walshadow_core.redo.warmup
 import walshadow_core.toast.warmup
 from walshadow_core.cli import main as program
 from walshadow_core.cli import warmup
@@ -37,6 +38,7 @@ def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     steps: list[str] = []
     monkeypatch.setattr(walshadow_core.decode.warmup, "warmup", lambda groups: steps.extend(groups))
     monkeypatch.setattr(walshadow_core.toast.warmup, "warmup", lambda: steps.append("toast"))
+    monkeypatch.setattr(walshadow_core.redo.warmup, "warmup", lambda: steps.append("redo"))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
     return steps
@@ -52,10 +54,10 @@ def test_the_first_run_says_that_it_compiles_and_the_second_says_nothing(done: l
     plugins: Any = FakePlugins(done)
     said = first_run(plugins)
     assert said.startswith("first run on this machine: compiling kernels ('walshadow warmup' does it ahead)\n")
-    assert "[1/3] kernels of usual types: " in said
-    assert "[3/3] kernels of sink: " in said
+    assert "[1/4] kernels of usual types: " in said
+    assert "[4/4] kernels of sink: " in said
     assert first_run(plugins) == ""
-    assert done == [USUAL, "toast", "sink"]
+    assert done == [USUAL, "toast", "redo", "sink"]
 
 
 def test_the_first_table_with_another_kind_of_type_compiles_what_it_needs(done: list[str]) -> None:
@@ -100,10 +102,10 @@ def test_the_command_shows_a_line_for_each_step_on_stderr(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert [line.split(":")[0] for line in captured.err.splitlines()[:2]] == [
-        f"[1/{len(GROUPS) + 2}] kernels of {USUAL}",
-        f"[2/{len(GROUPS) + 2}] kernels of {JSON}",
+        f"[1/{len(GROUPS) + 3}] kernels of {USUAL}",
+        f"[2/{len(GROUPS) + 3}] kernels of {JSON}",
     ]
-    assert done == [*GROUPS, "toast", "sink"]
+    assert done == [*GROUPS, "toast", "redo", "sink"]
 
 
 @pytest.mark.parametrize("blocked", [True, False])
