@@ -55,6 +55,24 @@ def test_records_come_out_as_they_went_in(sizes: list[int], piece: int, segment:
         assert reader.position == (maker.lsn + 7) & ~7
 
 
+def test_what_begins_and_ends_within_a_stretch() -> None:
+    """A record that begins right at the first LSN is in it, one that ends right at the last is too."""
+    maker = WalMaker()
+    sizes = [10, 9000, 1, 300, 20_000, 5]
+    starts = [maker.add(main_data(bytes([k]) * size)) for k, size in enumerate(sizes)]
+    reader = WalReader(Lsn(START), 18, 1 << 20, SYSTEM)
+    [batch] = reader.feed(bytes(maker.out))
+    ends = batch.end.tolist()
+    for first in range(len(sizes)):
+        for last in range(first, len(sizes)):
+            for early, late in ((0, 0), (8, 0), (0, 8), (8, 8)):
+                kept = contents(batch.between(starts[first] - early, ends[last] + late))
+                assert [lsn for lsn, _ in kept] == starts[first : last + 1]
+            kept = contents(batch.between(starts[first] + 8, ends[last] - 8))
+            assert [lsn for lsn, _ in kept] == starts[first + 1 : last]
+    assert len(batch.between(ends[-1], ends[-1] + 8)) == 0
+
+
 def test_a_record_longer_than_any_buffer() -> None:
     """It is put together, and those around it too."""
     maker = WalMaker()

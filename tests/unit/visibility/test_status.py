@@ -282,6 +282,23 @@ def test_the_newest_multixact_ends_where_the_control_file_says() -> None:
     assert files.status(**facts).updaters(xids(newest)).tolist() == [11]
 
 
+@pytest.mark.parametrize("behind", [0, 3], ids=["control file of the beginning", "of the end"])
+def test_the_multixact_before_those_of_the_window_ends_where_the_first_of_them_begins(behind: int) -> None:
+    """The copied page of offsets was taken before that one came."""
+    files = MultiFiles()
+    newest = files.add([(10, 0), (11, 4)])
+    first = newest + 1
+    window = WindowStatus(xids(), np.empty(0, np.uint8), xids(first), xids(12), (first, files.next_offset))
+    facts = {"next_multi": first + behind, "next_multi_offset": files.next_offset + 2 * behind, "oldest_multi": 1}
+    status = CopiedStatus()
+    for path, data in {**xact_files({}, [0]), **files.files}.items():
+        status.add(path, data)
+    status.complete_with(control(**facts), window)
+    assert status.updaters(xids(newest, first, 0)).tolist() == [11, 12, 0]
+    with pytest.raises(FormatError, match="multixact 3 was made after the backup began"):
+        status.updaters(xids(first + 1))
+
+
 def test_multixacts_older_than_the_oldest_are_an_error() -> None:
     files = MultiFiles()
     old, new = files.add(LOCKED_TWICE), files.add(LOCKED_TWICE)
