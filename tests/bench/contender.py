@@ -79,7 +79,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
         )
         if stats.exit_code():
             raise RuntimeError(stats.tables[0].error)
-        return {"stages": dict(result.seconds)}
+        return {"stages": dict(result.seconds), "passes": stats.tables[0].passes, "exact": stats.tables[0].exact}
     finally:
         destination.close()
 
@@ -228,12 +228,12 @@ def _load(name: str, dsn: str, key: str, to: str | None) -> dict[str, Any]:
         if name != "walshadow":
             create_target(client, dsn, key)
         url = f"{engine.replace('http://', 'clickhouse://')}/bench" if to else f"{engine}?database=bench"
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         extra = CONTENDERS[name](dsn, url, key, client)
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
         rows = client.query("SELECT count() FROM bench.bench").result_rows[0][0]
-        return {"seconds": seconds, "rows": rows, "peak_bytes": peak, **extra}
+        return {"seconds": seconds, "cpu": cpu, "rows": rows, "peak_bytes": peak, **extra}
 
 
 def main() -> None:

@@ -10,27 +10,21 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from contender import LOADS, READS
-from rich.console import Console
 from rich.table import Table
+from running import HERE, console, contend, machine
 from tables import BenchTable, bench_tables
 
 from walshadow_core.testing.postgres import PostgresServer, available_majors
 
-HERE = Path(__file__).parent
 BAR_LOAD, BAR_DECODE, BAR_MEMORY = 2.0, 4.0, 500 << 20
-
-console = Console()
 
 
 @dataclass
@@ -63,25 +57,6 @@ class Measured:
     def decode_ratio(self) -> float:
         """decode alone over ADBC's read."""
         return self.rate("decode alone") / self.rate("adbc alone")
-
-
-def contend(name: str, table: BenchTable, server: PostgresServer, to: str | None = None) -> dict[str, Any]:
-    """One run of one contender in a process of its own."""
-    command = [sys.executable, str(HERE / "contender.py"), name, "--dsn", server.dsn(), "--key", table.key]
-    done = subprocess.run(
-        [*command, *(["--to", to] if to else [])], capture_output=True, text=True, check=False, timeout=600
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} failed on {table.name}: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if result["rows"] != table.rows:
-        raise SystemExit(f"{name} loaded {result['rows']} of {table.rows} rows of {table.name}")
-    return result
-
-
-def machine() -> str:
-    """What the figures are of."""
-    return f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
 
 
 def measure(table: BenchTable, runs: int) -> Measured:

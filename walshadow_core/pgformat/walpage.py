@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from walshadow_core.api import Bytes
 from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import load64
+from walshadow_core.pgformat.words import SLACK, copy_exactly, copy_words, load64
 
 PAGE_MAGIC: Final = {15: 0xD110, 16: 0xD113, 17: 0xD116, 18: 0xD118}
 """XLOG_PAGE_MAGIC by major."""
@@ -206,7 +206,11 @@ def scan_records(
             state[COLLECTED] = 0
         got = state[COLLECTED]
         step = min(state[TOTAL] - got, left, stop - at)
-        out[used + got : used + got + step] = buf[at : at + step]
+        to = used + got
+        if at + step + SLACK <= buf.size and to + step + SLACK <= out.size:
+            copy_words(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
+        else:
+            copy_exactly(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
         at += step
         state[COLLECTED] = got + step
         if got < RECORD_HEADER <= got + step:

@@ -195,6 +195,10 @@ def _parse(
     buf: Bytes,
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    xid: NDArray[np.uint32],
+    info: NDArray[np.uint8],
+    rmgr: NDArray[np.uint8],
     image_bytes: NDArray[np.int64],
     data_offset: NDArray[np.int64],
     data_length: NDArray[np.int64],
@@ -219,7 +223,13 @@ def _parse(
     b = 0
     for i in range(len(offset)):
         first_block[i] = b
-        at = int(offset[i]) + RECORD_HEADER
+        image_bytes[i] = data_length[i] = toplevel_xid[i] = origin[i] = 0
+        at = int(offset[i])
+        previous[i] = load64s(buf, at + RECORD_PREV_AT)
+        xid[i] = load32(buf, at + RECORD_XID_AT)
+        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
+        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
+        at += RECORD_HEADER
         stop = int(offset[i] + length[i])
         contents = 0
         last_id = -1
@@ -259,26 +269,28 @@ def _parse(
                 return i, BAD_DATA
             contents += block_data_length[b]
             at += BLOCK_HEADER
+            image_offset[b] = block_data_offset[b] = -1
+            image_length[b] = image_info[b] = hole_offset[b] = hole_length[b] = 0
             if flags & HAS_IMAGE != 0:
                 size = int(load16(buf, at))
                 hole = int(load16(buf, at + 2))
-                info = int(buf[np.uint64(at + 4)])
+                how = int(buf[np.uint64(at + 4)])
                 at += IMAGE_HEADER
                 gap = 0
-                if info & IMAGE_COMPRESSED == 0:
+                if how & IMAGE_COMPRESSED == 0:
                     gap = PAGE_SIZE - size
-                elif info & IMAGE_HAS_HOLE != 0:
+                elif how & IMAGE_HAS_HOLE != 0:
                     gap = int(load16(buf, at))
                     at += 2
-                holed = info & IMAGE_HAS_HOLE != 0
+                holed = how & IMAGE_HAS_HOLE != 0
                 if size == 0 or size > PAGE_SIZE or gap < 0 or (not holed and (gap != 0 or hole != 0)):
                     return i, BAD_IMAGE
                 if holed and (hole == 0 or gap == 0 or hole + gap > PAGE_SIZE):
                     return i, BAD_IMAGE
-                if info & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
+                if how & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
                     return i, BAD_IMAGE
                 image_length[b] = size
-                image_info[b] = info
+                image_info[b] = how
                 hole_offset[b] = hole
                 hole_length[b] = gap
                 image_bytes[i] += size
@@ -290,7 +302,8 @@ def _parse(
             elif known < 0:
                 return i, NO_LOCATOR
             else:
-                locator[:, b] = locator[:, known]
+                for k in range(3):
+                    locator[k, b] = locator[k, known]
             known = b
             block[b] = load32(buf, at)
             at += 4
@@ -309,23 +322,6 @@ def _parse(
     return -1, 0
 
 
-@kernel
-def _headers(
-    buf: Bytes,
-    offset: NDArray[np.int64],
-    previous: NDArray[np.int64],
-    xid: NDArray[np.uint32],
-    info: NDArray[np.uint8],
-    rmgr: NDArray[np.uint8],
-) -> None:
-    for i in range(len(offset)):
-        at = int(offset[i])
-        previous[i] = load64s(buf, at + RECORD_PREV_AT)
-        xid[i] = load32(buf, at + RECORD_XID_AT)
-        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
-        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
-
-
 def parse_records(
     buf: Bytes,
     start: NDArray[np.int64],
@@ -339,25 +335,23 @@ def parse_records(
     blocks, bad, why = _count_blocks(buf, offset, length)
     if bad >= 0:
         raise _malformed(start, bad, why)
-    previous, image_bytes, data_offset, data_length = np.zeros((4, n), np.int64)
-    xid, toplevel_xid = np.zeros((2, n), np.uint32)
-    info, rmgr = np.zeros((2, n), np.uint8)
-    origin = np.zeros(n, np.uint16)
-    first_block = np.zeros(n + 1, np.int64)
-    record = np.zeros(blocks, np.int64)
-    image_offset, block_data_offset = np.full((2, blocks), -1, np.int64)
-    block_id, fork, flags, image_info = np.zeros((4, blocks), np.uint8)
-    locator = np.zeros((3, blocks), np.uint32)
-    block = np.zeros(blocks, np.uint32)
-    image_length, hole_offset, hole_length, block_data_length = np.zeros((4, blocks), np.int32)
+    image_bytes, previous, data_offset, data_length = np.empty((4, n), np.int64)
+    xid, toplevel_xid = np.empty((2, n), np.uint32)
+    info, rmgr = np.empty((2, n), np.uint8)
+    origin = np.empty(n, np.uint16)
+    first_block = np.empty(n + 1, np.int64)
+    record, image_offset, block_data_offset = np.empty((3, blocks), np.int64)
+    block_id, fork, flags, image_info = np.empty((4, blocks), np.uint8)
+    locator = np.empty((3, blocks), np.uint32)
+    block = np.empty(blocks, np.uint32)
+    image_length, hole_offset, hole_length, block_data_length = np.empty((4, blocks), np.int32)
     bad, why = _parse(
-        buf, offset, length, image_bytes, data_offset, data_length, toplevel_xid, origin, first_block,
-        record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
+        buf, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length, toplevel_xid, origin,
+        first_block, record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
         hole_offset, hole_length, block_data_offset, block_data_length,
     )  # fmt: skip
     if bad >= 0:
         raise _malformed(start, bad, why)
-    _headers(buf, offset, previous, xid, info, rmgr)
     refs = BlockRefs(
         record, block_id, fork, flags, locator[0], locator[1], locator[2], block, image_offset, image_length,
         image_info, hole_offset, hole_length, block_data_offset, block_data_length,

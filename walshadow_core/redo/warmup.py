@@ -27,8 +27,9 @@ def warmup() -> None:
     with tempfile.TemporaryDirectory() as folder:
         Redo(15, {}, PageStore(0, Path(folder))).apply(records)
     b = records.blocks
+    pages = np.zeros((0, PAGE_SIZE), np.uint8)
     apply_records(
-        15, none, none, np.zeros((0, PAGE_SIZE), np.uint8), np.zeros(0, np.uint8), np.zeros(SCRATCH, np.uint8),
+        15, none, none, none, np.zeros(0, np.uint8), pages, pages, np.zeros(SCRATCH, np.uint8),
         records.buf, records.end, records.rmgr, records.info, records.xid, records.data_offset, records.data_length,
         records.first_block, b.block_id, b.flags, b.block, b.image_offset, b.image_length, b.image_info,
         b.hole_offset, b.hole_length, b.data_offset, b.data_length,

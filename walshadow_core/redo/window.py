@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import FormatError, Lsn, RelFileLocator
-from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walbodies import endings, file_changes, multixacts
 from walshadow_core.pgformat.walrecord import WalRecords
-from walshadow_core.redo.apply import apply_records
+from walshadow_core.redo.apply import apply_records, page_keys
 from walshadow_core.redo.heap import DONE, REASONS
 from walshadow_core.redo.images import SCRATCH, without_zstd
 from walshadow_core.redo.store import PageStore
@@ -33,7 +32,7 @@ class Redo:
         self._major = major
         self._filter_set = filter_set
         self._store = store
-        self._by_place = _by_place(filter_set)
+        self._places = _sorted_places(filter_set)
         self._scratch: NDArray[np.uint8] = np.empty(SCRATCH, np.uint8)
         self._xids: list[NDArray[np.uint32]] = []
         self._states: list[NDArray[np.uint8]] = []
@@ -93,14 +92,9 @@ class Redo:
     def _keys(self, records: WalRecords) -> NDArray[np.int64]:
         """The page store's key per block reference; -1 for those that are not to a main fork of the filter set."""
         b = records.blocks
-        relation = np.full(len(b), -1, np.int64)
-        for (space, database), (numbers, index) in self._by_place.items():
-            here = np.flatnonzero((b.tablespace == space) & (b.database == database))
-            at = np.searchsorted(numbers, b.relation[here]) % len(numbers)
-            ours = numbers[at] == b.relation[here]
-            relation[here[ours]] = index[at[ours]]
-        relation[b.fork != 0] = -1
-        return np.where(relation < 0, -1, relation << 32 | b.block)
+        key = np.empty(len(b), np.int64)
+        page_keys(*self._places, b.tablespace, b.database, b.relation, b.fork, b.block, key)
+        return key
 
     def _apply_pages(self, records: WalRecords, key: NDArray[np.int64], first: int, last: int) -> None:
         """Apply what records ``[first, last)`` do to pages."""
@@ -110,17 +104,18 @@ class Redo:
             return
         records = without_zstd(records)
         b = records.blocks
-        keys, place = np.unique(key[ours], return_inverse=True)
-        slot = np.full(len(b), -1, np.int64)
-        slot[ours] = place
-        pages: NDArray[np.uint8] = np.empty((len(keys), PAGE_SIZE), np.uint8)
-        present: NDArray[np.uint8] = np.zeros(len(keys), np.uint8)
-        self._store.take(keys, pages, present)
+        keys, number = np.unique(key[ours], return_inverse=True)
+        pages = self._store.open(keys)
+        opened = np.full(len(b), -1, np.int64)
+        opened[ours] = number
+        # The references of a record follow one another.
+        chosen = b.record[ours]
+        chosen = chosen[np.diff(chosen, prepend=-1) != 0]
         why, record, ref = apply_records(
-            self._major, np.unique(b.record[ours]), slot, pages, present, self._scratch, records.buf, records.end,
-            records.rmgr, records.info, records.xid, records.data_offset, records.data_length, records.first_block,
-            b.block_id, b.flags, b.block, b.image_offset, b.image_length, b.image_info, b.hole_offset, b.hole_length,
-            b.data_offset, b.data_length,
+            self._major, chosen, opened, pages.place, pages.present, pages.memory, pages.copies, self._scratch,
+            records.buf, records.end, records.rmgr, records.info, records.xid, records.data_offset,
+            records.data_length, records.first_block, b.block_id, b.flags, b.block, b.image_offset, b.image_length,
+            b.image_info, b.hole_offset, b.hole_length, b.data_offset, b.data_length,
         )  # fmt: skip
         if why != DONE:
             raise FormatError(
@@ -128,20 +123,14 @@ class Redo:
                 f"{b.tablespace[ref]}/{b.database[ref]}/{b.relation[ref]}: {REASONS[why]}",
                 "load again; if it happens again, check the source with pg_waldump and amcheck",
             )
-        self._store.put(keys, pages, present)
+        self._store.keep(pages)
 
 
-def _by_place(
-    filter_set: Mapping[RelFileLocator, int],
-) -> dict[tuple[int, int], tuple[NDArray[np.uint32], NDArray[np.int64]]]:
-    """Per tablespace and database: the relfilenumbers, ascending, and their relation indexes."""
-    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for locator, index in filter_set.items():
-        places.setdefault((locator.tablespace, locator.database), []).append((locator.number, index))
-    return {
-        place: (np.array([n for n, _ in sorted(pairs)], np.uint32), np.array([i for _, i in sorted(pairs)], np.int64))
-        for place, pairs in places.items()
-    }
+def _sorted_places(filter_set: Mapping[RelFileLocator, int]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
+    """(the locators, ascending, uint32[n, 3]; their relation indexes)."""
+    places = sorted((at.tablespace, at.database, at.number, index) for at, index in filter_set.items())
+    rows = np.array(places, np.int64).reshape(-1, 4)
+    return np.ascontiguousarray(rows[:, :3].astype(np.uint32)), np.ascontiguousarray(rows[:, 3])
 
 
 def _last_of_each(
