@@ -74,43 +74,6 @@ def _change(
 
 
 @kernel
-def page_keys(
-    places: NDArray[np.uint32],
-    index: NDArray[np.int64],
-    tablespace: NDArray[np.uint32],
-    database: NDArray[np.uint32],
-    relation: NDArray[np.uint32],
-    fork: NDArray[np.uint8],
-    block: NDArray[np.uint32],
-    key: NDArray[np.int64],
-) -> None:
-    """Set ``key`` to the page store's key of each block reference, -1 for those that are not to a main fork of a
-    relation of ``places`` (uint32[n, 3], ascending), whose relation indexes are ``index``."""
-    for k in range(len(key)):
-        key[k] = -1
-        if fork[k] != 0:
-            continue
-        low, high = 0, len(index)
-        while low < high:
-            middle = (low + high) // 2
-            place = places[middle]
-            if place[0] != tablespace[k]:
-                before = place[0] < tablespace[k]
-            elif place[1] != database[k]:
-                before = place[1] < database[k]
-            else:
-                before = place[2] < relation[k]
-            if before:
-                low = middle + 1
-            else:
-                high = middle
-        if low < len(index):
-            place = places[low]
-            if place[0] == tablespace[k] and place[1] == database[k] and place[2] == relation[k]:
-                key[k] = index[low] << 32 | np.int64(block[k])
-
-
-@kernel
 def apply_records(
     major: int,
     chosen: NDArray[np.int64],

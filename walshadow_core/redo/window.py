@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from walshadow_core.api import FormatError, Lsn, RelFileLocator
 from walshadow_core.pgformat.walbodies import endings, file_changes, multixacts
 from walshadow_core.pgformat.walrecord import WalRecords
-from walshadow_core.redo.apply import apply_records, page_keys
+from walshadow_core.redo.apply import apply_records
 from walshadow_core.redo.heap import DONE, REASONS
 from walshadow_core.redo.images import SCRATCH, without_zstd
+from walshadow_core.redo.keys import PageKeys
 from walshadow_core.redo.store import PageStore
 
 _V = TypeVar("_V", bound=np.generic)
@@ -32,7 +33,7 @@ class Redo:
         self._major = major
         self._filter_set = filter_set
         self._store = store
-        self._places = _sorted_places(filter_set)
+        self._keys = PageKeys(filter_set)
         self._scratch: NDArray[np.uint8] = np.empty(SCRATCH, np.uint8)
         self._xids: list[NDArray[np.uint32]] = []
         self._states: list[NDArray[np.uint8]] = []
@@ -50,7 +51,7 @@ class Redo:
         self._note_first(multi, offset)
         self._multis.append(multi)
         self._updaters.append(updater)
-        key = self._keys(records)
+        key = self._keys.of(records)
         first = 0
         for change in file_changes(records):
             index = self._filter_set.get(change.locator)
@@ -89,13 +90,6 @@ class Redo:
             if index is not None:
                 self.dropped.add(index)
 
-    def _keys(self, records: WalRecords) -> NDArray[np.int64]:
-        """The page store's key per block reference; -1 for those that are not to a main fork of the filter set."""
-        b = records.blocks
-        key = np.empty(len(b), np.int64)
-        page_keys(*self._places, b.tablespace, b.database, b.relation, b.fork, b.block, key)
-        return key
-
     def _apply_pages(self, records: WalRecords, key: NDArray[np.int64], first: int, last: int) -> None:
         """Apply what records ``[first, last)`` do to pages."""
         from_ref, to_ref = int(records.first_block[first]), int(records.first_block[last])
@@ -124,13 +118,6 @@ class Redo:
                 "load again; if it happens again, check the source with pg_waldump and amcheck",
             )
         self._store.keep(pages)
-
-
-def _sorted_places(filter_set: Mapping[RelFileLocator, int]) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """(the locators, ascending, uint32[n, 3]; their relation indexes)."""
-    places = sorted((at.tablespace, at.database, at.number, index) for at, index in filter_set.items())
-    rows = np.array(places, np.int64).reshape(-1, 4)
-    return np.ascontiguousarray(rows[:, :3].astype(np.uint32)), np.ascontiguousarray(rows[:, 3])
 
 
 def _last_of_each(
