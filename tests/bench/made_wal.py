@@ -14,6 +14,7 @@ from walshadow_core.catalog.sql import read_catalog
 from walshadow_core.testing.postgres import PostgresServer
 
 CLIENTS = 4
+SCALE, TRANSACTIONS, BULK_ROWS = 20, 100_000, 400_000
 TABLES = ("pgbench_accounts", "pgbench_tellers", "pgbench_branches", "pgbench_history", "bulk")
 SETTINGS = {
     "shared_buffers": "'1GB'", "max_wal_size": "'64GB'", "checkpoint_timeout": "'1d'", "autovacuum": "off",
@@ -36,7 +37,7 @@ class MadeWal:
     """What a server wrote from a checkpoint's redo point on, and its data directory as of that checkpoint.
 
     ``crashed`` is a copy of the directory at the checkpoint, with the WAL since; ``files`` are its segments;
-    ``filter_set`` numbers the heap and TOAST files of the tables that were written to.
+    ``filter_set`` numbers the heap and TOAST files of the tables that were written to; ``port`` was the server's.
     """
 
     major: int
@@ -45,8 +46,7 @@ class MadeWal:
     crashed: Path
     files: tuple[Path, ...]
     filter_set: dict[RelFileLocator, int]
-    system_identifier: int
-    segment_size: int
+    port: int
 
     @property
     def size(self) -> int:
@@ -76,19 +76,19 @@ def copy_folder(source: Path, target: Path, *leave_out: str) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
-def make_wal(server: PostgresServer, scale: int, transactions: int, bulk_rows: int) -> MadeWal:
+def make_wal(server: PostgresServer) -> MadeWal:
     """Write it, and crash the server. Nothing is written between the checkpoint and the copy of the directory."""
-    run_pgbench(server, "-i", "-q", "-s", str(scale))
+    run_pgbench(server, "-i", "-q", "-s", str(SCALE))
     for statement in filter(str.strip, BULK.format(rows=1000).split(";\n")):
         server.execute(statement)
     server.execute("truncate bulk")
     server.execute("vacuum analyze")
     server.execute("checkpoint")
-    control = server.execute("select redo_lsn::text from pg_control_checkpoint()")[0][0]
+    redo_point = server.execute("select redo_lsn::text from pg_control_checkpoint()")[0][0]
     copy = server.data.parent / "crashed"
     copy_folder(server.data, copy, "postmaster.pid", "postmaster.opts")
-    run_pgbench(server, "-n", "-c", str(CLIENTS), "-t", str(transactions // CLIENTS))
-    for statement in filter(str.strip, BULK.format(rows=bulk_rows).split(";\n")[2:]):
+    run_pgbench(server, "-n", "-c", str(CLIENTS), "-t", str(TRANSACTIONS // CLIENTS))
+    for statement in filter(str.strip, BULK.format(rows=BULK_ROWS).split(";\n")[2:]):
         server.execute(statement)
     catalog = read_catalog(server.dsn(), [f"public.{name}" for name in TABLES])
     filter_set: dict[RelFileLocator, int] = {}
@@ -96,16 +96,16 @@ def make_wal(server: PostgresServer, scale: int, transactions: int, bulk_rows: i
         for locator in (relation.locator, relation.toast_locator):
             if locator is not None:
                 filter_set[locator] = len(filter_set)
-    last, system, segment = server.execute(
-        "select pg_current_wal_insert_lsn()::text, system_identifier, "
-        "(select setting::bigint from pg_settings where name = 'wal_segment_size') from pg_control_system()"
+    last, segment = server.execute(
+        "select pg_current_wal_insert_lsn()::text, setting::bigint from pg_settings where name = 'wal_segment_size'"
     )[0]
-    server.execute("select txid_current()")
+    # An asynchronous commit waits to be written: this one takes it along.
+    server.execute("set synchronous_commit = on; select txid_current()")
     server.stop("immediate")
     shutil.rmtree(copy / "pg_wal")
     copy_folder(server.data / "pg_wal", copy / "pg_wal")
-    first, last = Lsn.parse(control), Lsn.parse(last)
+    first, last = Lsn.parse(redo_point), Lsn.parse(last)
     files = sorted(f for f in (copy / "pg_wal").iterdir() if re.fullmatch("[0-9A-F]{24}", f.name))
     numbers = {f: (int(f.name[8:16], 16) << 32) + int(f.name[16:], 16) * segment for f in files}
     kept = tuple(f for f in files if numbers[f] + segment > first and numbers[f] < last)
-    return MadeWal(server.major, first, last, copy, kept, filter_set, int(system), int(segment))
+    return MadeWal(server.major, first, last, copy, kept, filter_set, server.port)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from walshadow_core.redo.store import PageStore
 
 _V = TypeVar("_V", bound=np.generic)
 
+MOST_OPEN: Final = 1024
+"""Pages that are out of the store at a time: 8 MiB where none is in memory."""
+
 
 class Redo:
     """Takes the records of a window in order.
@@ -26,7 +29,7 @@ class Redo:
     ``filter_set`` gives each locator that matters its relation index, as keys of the page store have it. ``cut_to``
     is the smallest block count that each relation index was cut to in the window, ``made`` the relation indexes whose
     file was made in it, ``dropped`` those whose file a commit took away. ``first_multi`` is the oldest multixact that
-    was made in it, and the number of its first member.
+    was made in it, and the number of its first member; ``applied`` counts the records that changed a page.
     """
 
     def __init__(self, major: int, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> None:
@@ -39,6 +42,7 @@ class Redo:
         self._states: list[NDArray[np.uint8]] = []
         self._multis: list[NDArray[np.uint32]] = []
         self._updaters: list[NDArray[np.uint32]] = []
+        self.applied = 0
         self.first_multi: tuple[int, int] | None = None
         self.cut_to: dict[int, int] = {}
         self.made: set[int] = set()
@@ -52,6 +56,8 @@ class Redo:
         self._multis.append(multi)
         self._updaters.append(updater)
         key = self._keys.of(records)
+        if (key >= 0).any():
+            records = without_zstd(records)
         first = 0
         for change in file_changes(records):
             index = self._filter_set.get(change.locator)
@@ -96,9 +102,13 @@ class Redo:
         ours = np.flatnonzero(key[from_ref:to_ref] >= 0) + from_ref
         if not len(ours):
             return
-        records = without_zstd(records)
-        b = records.blocks
         keys, number = np.unique(key[ours], return_inverse=True)
+        if len(keys) > MOST_OPEN and last - first > 1:
+            middle = (first + last) // 2
+            self._apply_pages(records, key, first, middle)
+            self._apply_pages(records, key, middle, last)
+            return
+        b = records.blocks
         pages = self._store.open(keys)
         opened = np.full(len(b), -1, np.int64)
         opened[ours] = number
@@ -118,6 +128,7 @@ class Redo:
                 "load again; if it happens again, check the source with pg_waldump and amcheck",
             )
         self._store.keep(pages)
+        self.applied += len(chosen)
 
 
 def _last_of_each(

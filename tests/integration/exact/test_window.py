@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -14,7 +15,9 @@ from walshadow_source_basebackup.source import BaseBackupSource
 from tests.conftest import EmbeddedClickHouse
 from tests.integration.support import Run, assert_equal, database, load
 from walshadow_core.api import Backup, BackupEnd, BackupFile, BackupPart, BackupRequest, BackupStart, WalStream
+from walshadow_core.backfill.keeping import Keeping
 from walshadow_core.backfill.options import LoadOptions
+from walshadow_core.backfill.watch import Watch
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.relpath import parse_relation_path
 from walshadow_core.testing.postgres import PostgresServer
@@ -24,10 +27,13 @@ Change = Callable[[str, bytes], bytes]
 
 @dataclass
 class Meddler:
-    """Runs ``begun`` when the backup has begun, and gives the main forks of tables as ``change`` makes them. Each is done
-    in the first ``times`` backups alone."""
+    """Runs ``before`` when the WAL is streamed and the backup has not begun, ``begun`` when it has, ``during`` when the
+    first MiB of a table was read, and gives the main forks of tables as ``change`` makes them. Each is done in the first
+    ``times`` backups alone."""
 
     begun: Callable[[], Any] = lambda: None
+    before: Callable[[], Any] = lambda: None
+    during: Callable[[], Any] | None = None
     change: Change | None = None
     times: int = 1
     backups: int = field(default=0, init=False)
@@ -37,13 +43,17 @@ class Meddler:
 class _File:
     path: str
     content: bytes
+    during: Callable[[], Any] | None = None
 
     @property
     def size(self) -> int:
         return len(self.content)
 
     def chunks(self) -> Iterator[memoryview]:
-        yield memoryview(self.content)
+        for at in range(0, len(self.content), 1 << 20):
+            if at and self.during is not None:
+                self.during()
+            yield memoryview(self.content)[at : at + (1 << 20)]
 
 
 class _Part:
@@ -51,9 +61,9 @@ class _Part:
     paths = None
     size = None
 
-    def __init__(self, part: BackupPart, change: Change) -> None:
+    def __init__(self, part: BackupPart, meddler: Meddler) -> None:
         self._part = part
-        self._change = change
+        self._meddler = meddler
 
     @property
     def bytes_read(self) -> int:
@@ -63,19 +73,21 @@ class _Part:
         for file in self._part.files():
             relation = parse_relation_path(file.path)
             if relation is not None and relation.fork == "main" and relation.locator.number >= 16384:
-                yield _File(file.path, self._change(file.path, b"".join(file.chunks())))
+                content = b"".join(file.chunks())
+                change = self._meddler.change
+                yield _File(file.path, change(file.path, content) if change else content, self._meddler.during)
             else:
                 yield file
 
 
 class _Backup:
-    def __init__(self, backup: Backup, change: Change) -> None:
+    def __init__(self, backup: Backup, meddler: Meddler) -> None:
         self._backup = backup
-        self._change = change
+        self._meddler = meddler
         self.start: BackupStart = backup.start
 
     def parts(self) -> list[BackupPart]:
-        return [_Part(part, self._change) for part in self._backup.parts()]
+        return [_Part(part, self._meddler) for part in self._backup.parts()]
 
     def end(self) -> BackupEnd:
         return self._backup.end()
@@ -98,13 +110,16 @@ def meddler(monkeypatch: pytest.MonkeyPatch) -> Meddler:
 
         @contextmanager
         def open(self, request: BackupRequest) -> Iterator[Backup]:
+            if meddler.backups < meddler.times:
+                meddler.before()
             with self._real.open(request) as backup:
                 meddler.backups += 1
                 if meddler.backups > meddler.times:
                     yield backup
                     return
                 meddler.begun()
-                yield backup if meddler.change is None else _Backup(backup, meddler.change)
+                untouched = meddler.change is None and meddler.during is None
+                yield backup if untouched else _Backup(backup, meddler)
 
     monkeypatch.setattr("walshadow_source_basebackup.source.BaseBackupSource", Source)
     if hasattr(plugin, "BaseBackupSource"):
@@ -117,6 +132,8 @@ def small(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     """Whether pages are kept until the backup's end in the first pass."""
     if request.param == "as they come":
         monkeypatch.setattr(LoadOptions, "spool_below", -1)
+        # Nor are they when the WAL was seen to change them: it is not looked at before the end.
+        monkeypatch.setattr(Watch, "feed", lambda self, data: None)
     return bool(request.param == "kept")
 
 
@@ -182,6 +199,56 @@ def test_a_transaction_that_only_commits_in_the_window(
         assert done.code == 0, done.err
         assert (done.json["exact"], done.json["tables"][0]["passes"]) == (True, 1)
         assert done.json["tables"][0]["rows_written"] == 2900
+        assert_equal(walshadow, pg_newest, db, clickhouse, "t")
+
+
+def test_a_large_table_that_was_seen_to_be_written_to_takes_one_pass(
+    pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch,
+    meddler: Meddler,
+) -> None:  # fmt: skip
+    """The WAL told of it before its first page came: its pages are kept. Its quiet neighbour's are not."""
+    monkeypatch.setattr(LoadOptions, "spool_below", -1)
+    with table(pg) as db:
+        pg.execute("create table quiet as select * from t", database=db)
+        meddler.before = lambda: pg.execute("update t set v = 'before' where id % 3 = 0", database=db)
+        meddler.begun = lambda: pg.execute("update t set v = v || ', after' where id % 2 = 0", database=db)
+        done = load(walshadow, pg, db, clickhouse, "--table", "t", "--table", "quiet")
+        assert done.code == 0, done.err
+        assert {t["table"]: (t["exact"], t["passes"]) for t in done.json["tables"]} == {
+            "public.t": (True, 1), "public.quiet": (True, 1),
+        }  # fmt: skip
+        assert done.json["exact_at"] == done.json["b_end"]
+        for name in ("t", "quiet"):
+            assert_equal(walshadow, pg, db, clickhouse, name)
+
+
+def test_a_large_table_that_is_written_to_while_its_pages_come_is_left_at_once(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch,
+    meddler: Meddler,
+) -> None:  # fmt: skip
+    """The rest of the first backup is of no use: it is not read. The second pass keeps the pages."""
+    monkeypatch.setattr(LoadOptions, "spool_below", -1)
+    left: list[bool] = []
+    leave = Keeping.leave
+    monkeypatch.setattr(Keeping, "leave", lambda self, table: left.append(leave(self, table)) or left[-1])
+    with table(pg_newest) as db:
+        pg_newest.execute(
+            "insert into t select i, repeat('w', 1000) from generate_series(10001, 18000) i; ", database=db
+        )
+        pg_newest.execute("vacuum t", database=db)
+
+        def during() -> None:
+            """Until it was seen; a change that is not would go on to the window's end."""
+            if not any(left):
+                pg_newest.execute("update t set v = 'during' where id = 17", database=db)
+                time.sleep(0.3)
+
+        meddler.during = during
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "t")
+        assert done.code == 0, done.err
+        assert (done.json["exact"], done.json["tables"][0]["passes"], meddler.backups) == (True, 2, 2)
+        assert left.count(True) == 1
+        assert left.index(True) < 9, "it was read on"
         assert_equal(walshadow, pg_newest, db, clickhouse, "t")
 
 

@@ -10,11 +10,12 @@ from tests.conftest import MAJORS, EmbeddedClickHouse
 from tests.integration.exact.writers import SCHEMA, TABLES, Writers
 from tests.integration.support import Run, database, load
 from walshadow_core.api import Lsn
+from walshadow_core.backfill.watch import Watch
 from walshadow_core.testing.postgres import PostgresServer
 
 ServerOf = Callable[[int], PostgresServer]
 SMALL, LARGE = 4000, 90_000
-"""Rows: what is kept until the backup's end, and what takes a second pass, with 32 MiB of memory."""
+"""Rows: what is kept until the backup's end in any case, and what is not, with 32 MiB of memory."""
 
 
 def load_while_written(
@@ -49,7 +50,16 @@ def test_small_tables_take_one_pass(
     load_while_written(server_of(major), clickhouse, walshadow, major, SMALL, {1})
 
 
-def test_large_tables_take_two(pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run) -> None:
+@pytest.mark.parametrize("seen", [True, False])
+def test_large_tables_take_one_where_the_wal_tells_and_two_otherwise(
+    pg_newest: PostgresServer,
+    clickhouse: EmbeddedClickHouse,
+    walshadow: Run,
+    monkeypatch: pytest.MonkeyPatch,
+    seen: bool,
+) -> None:
+    if not seen:
+        monkeypatch.setattr(Watch, "feed", lambda self, data: None)
     load_while_written(pg_newest, clickhouse, walshadow, 1, LARGE, {1, 2})
 
 
