@@ -1,4 +1,4 @@
-"""CRC-32C of many stretches of a buffer: the library's function, called from a kernel.
+"""CRC-32C of WAL records: the library's function, called from a kernel.
 
 A call from Python costs more than the checksum of a usual WAL record, of which there are millions a second. The
 library is that under ``google_crc32c``, whose C function takes (checksum so far, bytes, count); without it (a build in
@@ -20,6 +20,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes
+from walshadow_core.pgformat.heap import load32
 from walshadow_core.pgformat.jit import kernel
 
 
@@ -35,7 +36,8 @@ def _library_function() -> int:
         return 0
 
 
-_FUNCTION: Final = _library_function()
+FUNCTION: Final = np.uint64(_library_function())
+"""For kernels: where the library's function is; 0 where checksums are to be looked at with ``first_bad``."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -51,36 +53,20 @@ def _call(typing_context: Any, function: Any, crc: Any, data: Any, count: Any) -
 
 
 @kernel
-def _first_bad(
-    function: np.uint64,
-    buf: Bytes,
-    offset: NDArray[np.int64],
-    length: NDArray[np.int64],
-    header: int,
-    crc_at: int,
-) -> int:
-    data = np.uint64(buf.ctypes.data)
-    for i in range(len(offset)):
-        at, size = offset[i], length[i]
-        if at < 0 or size < header or at + size > buf.size:
-            return i
-        first = data + np.uint64(at)
-        body = _call(function, np.uint32(0), first + np.uint64(header), np.uint64(size - header))
-        found = _call(function, body, first, np.uint64(crc_at))
-        stored = np.uint32(0)
-        for k in range(4):
-            stored |= np.uint32(buf[np.uint64(at + crc_at + k)]) << np.uint32(8 * k)
-        if found != stored:
-            return i
-    return len(offset)
+def holds(function: np.uint64, buf: Bytes, at: int, size: int, header: int, crc_at: int) -> bool:
+    """Whether the checksum of ``buf[at : at + size]`` is right; the caller has checked the bounds.
+
+    It is a header of ``header`` bytes and a body. The checksum is the header's last four bytes, from ``crc_at`` on, and
+    covers the body and then the header up to there. ``function`` is FUNCTION, which must not be 0.
+    """
+    first = np.uint64(buf.ctypes.data) + np.uint64(at)
+    body = _call(function, np.uint32(0), first + np.uint64(header), np.uint64(size - header))
+    found = _call(function, body, first, np.uint64(crc_at))
+    return bool(found == np.uint32(load32(buf, at + crc_at)))
 
 
 def first_bad(buf: Bytes, offset: NDArray[np.int64], length: NDArray[np.int64], header: int, crc_at: int) -> int:
-    """The index of the first stretch of ``buf`` whose checksum fails, or their count. A stretch is a header of
-    ``header`` bytes and a body; the checksum is in the header's bytes from ``crc_at`` on, its last four, and covers the
-    body and then the header up to there."""
-    if _FUNCTION:
-        return _first_bad(np.uint64(_FUNCTION), buf, offset, length, header, crc_at)
+    """The index of the first of some such stretches whose checksum is not right, or their count: without FUNCTION."""
     for i, (at, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
         whole = buf[at : at + size].tobytes()
         found = google_crc32c.extend(google_crc32c.value(whole[header:]), whole[:crc_at])

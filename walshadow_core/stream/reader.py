@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, Lsn
 from walshadow_core.pgformat import walpage
-from walshadow_core.pgformat.crc32c import first_bad
+from walshadow_core.pgformat.crc32c import FUNCTION, first_bad
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walrecord import WalRecords, parse_records
 
 _BATCH_RECORDS = 16384
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = (1 << 20) + (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class WalReader:
         while True:
             status, self._at, used, count = walpage.scan_records(
                 buf, self._first, self._at, len(buf), self._magic, self._segment_size, self._system, self._state,
-                self._out, used, places[0], places[1], places[2], places[3], count,
+                self._out, used, places[0], places[1], places[2], places[3], count, FUNCTION,
             )  # fmt: skip
             if status == walpage.NO_ROOM and count == 0:
                 self._out = np.empty(int(self._state[walpage.TOTAL]) + 8, np.uint8)
@@ -111,11 +111,12 @@ class WalReader:
         # A record that is still being put together stays; it is always the last one in the buffer.
         out = self._out
         self._carry_on(out, int(offset[-1] + length[-1]))
-        good = first_bad(out, offset, length, walpage.RECORD_HEADER, walpage.RECORD_CRC_AT)
-        if good < count:
-            self.end = WalEnd(Lsn(start[good]), "the record fails its checksum")
-            start, end, offset, length = start[:good], end[:good], offset[:good], length[:good]
-        if good:
+        if not FUNCTION:
+            good = first_bad(out, offset, length, walpage.RECORD_HEADER, walpage.RECORD_CRC_AT)
+            if good < count:
+                self.end = WalEnd(Lsn(start[good]), walpage.REASONS[walpage.BAD_CHECKSUM])
+                start, end, offset, length = start[:good], end[:good], offset[:good], length[:good]
+        if len(end):
             self.position = Lsn(end[-1])
         return parse_records(out, start, end, offset, length)
 

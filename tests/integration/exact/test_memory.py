@@ -19,7 +19,7 @@ BUDGET = 192
 WINDOW = 2 << 30
 """Bytes of WAL that are written while the backup runs."""
 ROWS = 150_000
-RATE = "2MB"
+RATE = "1500kB"
 """What the server may send per second: the backup goes on for longer than the writers."""
 
 
