@@ -79,7 +79,7 @@ def walshadow(dsn: str, url: str, key: str, client: Any) -> dict[str, Any]:
         )
         if stats.exit_code():
             raise RuntimeError(stats.tables[0].error)
-        return {"stages": dict(result.seconds)}
+        return {"stages": dict(result.seconds), "passes": stats.tables[0].passes, "exact": stats.tables[0].exact}
     finally:
         destination.close()
 

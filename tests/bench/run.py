@@ -1,36 +1,34 @@
 """The benchmark: ``make bench`` and ``make bench-check``.
 
 For each table a cluster of its own, caches warm; contenders in turn, each load in a process of its own, the median of
-several. Ratios are between medians of one run. When a table is done, its figures go to ``docs/benchmarks.json`` in place
-of what was there of it, and ``docs/benchmarks.md`` is made anew of all that is in there: ``--tables`` measures some
-again, and a run that is broken off leaves what it has.
+several. Ratios are between medians of one run. When something is done, its figures go to ``docs/benchmarks.json`` in place
+of what was there of it, and ``docs/benchmarks.md`` is made anew of all that is in there: ``--only`` and ``--tables``
+measure some again, and a run that is broken off leaves what it has.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from bench_busy import Busy, measure_busy
+from bench_wal import WalFigures, measure_wal
 from contender import LOADS, READS
-from rich.console import Console
 from rich.table import Table
+from running import HERE, console, contend, machine
 from tables import BenchTable, bench_tables
 
 from walshadow_core.testing.postgres import PostgresServer, available_majors
 
-HERE = Path(__file__).parent
+PARTS = ("tables", "wal", "redo", "busy")
 BAR_LOAD, BAR_DECODE, BAR_MEMORY = 2.0, 4.0, 500 << 20
-
-console = Console()
 
 
 @dataclass
@@ -63,25 +61,6 @@ class Measured:
     def decode_ratio(self) -> float:
         """decode alone over ADBC's read."""
         return self.rate("decode alone") / self.rate("adbc alone")
-
-
-def contend(name: str, table: BenchTable, server: PostgresServer, to: str | None = None) -> dict[str, Any]:
-    """One run of one contender in a process of its own."""
-    command = [sys.executable, str(HERE / "contender.py"), name, "--dsn", server.dsn(), "--key", table.key]
-    done = subprocess.run(
-        [*command, *(["--to", to] if to else [])], capture_output=True, text=True, check=False, timeout=600
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} failed on {table.name}: {done.stderr[-2000:]}")
-    result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    if result["rows"] != table.rows:
-        raise SystemExit(f"{name} loaded {result['rows']} of {table.rows} rows of {table.name}")
-    return result
-
-
-def machine() -> str:
-    """What the figures are of."""
-    return f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}"
 
 
 def measure(table: BenchTable, runs: int) -> Measured:
@@ -142,25 +121,63 @@ class EngineProcess:
         self._folder.cleanup()
 
 
-def keep(path: Path, measured: Measured) -> list[Measured]:
-    """Put a table's figures into the file in place of what it has of that table; gives all that it has, in the usual
-    order."""
-    known = {m["name"]: Measured(**m) for m in json.loads(path.read_text())} if path.exists() else {}
-    known[measured.name] = measured
-    results = [known[t.name] for t in bench_tables(0) if t.name in known]
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps([vars(m) for m in results], indent=1) + "\n")
-    return results
+@dataclass
+class Results:
+    """All that is known, a part may be missing."""
+
+    tables: list[Measured] = field(default_factory=list)
+    wal: WalFigures | None = None
+    busy: Busy | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> Results:
+        """What the file has."""
+        if not path.exists():
+            return cls()
+        known = json.loads(path.read_text())
+        return cls(
+            [Measured(**m) for m in known["tables"]],
+            WalFigures(**known["wal"]) if known.get("wal") else None,
+            Busy(**known["busy"]) if known.get("busy") else None,
+        )
+
+    def write(self, path: Path) -> None:
+        """To ``path``, and the same with the ending .md to be read."""
+        path.parent.mkdir(exist_ok=True)
+        parts = {"tables": [vars(m) for m in self.tables]}
+        others = {name: vars(part) for name, part in (("wal", self.wal), ("busy", self.busy)) if part is not None}
+        path.write_text(json.dumps({**parts, **others}, indent=1) + "\n")
+        path.with_suffix(".md").write_text(report(self))
+
+    def put(self, measured: Measured) -> None:
+        """A table's figures in place of what was there of it, in the usual order."""
+        known = {m.name: m for m in self.tables} | {measured.name: measured}
+        self.tables = [known[t.name] for t in bench_tables(0) if t.name in known]
+
+    def put_wal(self, figures: WalFigures) -> None:
+        """What was measured of it; the other half stays."""
+        if self.wal is not None:
+            figures.read = figures.read or self.wal.read
+            figures.redo = figures.redo or self.wal.redo
+            figures.applied, figures.pages = figures.applied or self.wal.applied, figures.pages or self.wal.pages
+        self.wal = figures
+
+    def below(self) -> list[str]:
+        """What is not reached, a line each."""
+        parts = [part.below() for part in (self.wal, self.busy) if part is not None]
+        return [*below_the_bar(self.tables), *(line for part in parts for line in part)]
 
 
-def report(results: list[Measured]) -> str:
+def report(all_: Results) -> str:
     """docs/benchmarks.md."""
+    results = all_.tables
+    machines = {part.machine for part in (*results, all_.wal, all_.busy) if part is not None}
     lines = [
         "# Benchmarks",
         "",
         "Written by `make bench`, which makes the tables, runs every contender in turn and in a process of its own, and takes",
         "the median of the runs after one that does not count. Ratios compare medians of one run on one machine; absolute",
-        f"figures are of that machine alone ({'; '.join(sorted({m.machine for m in results}))}).",
+        f"figures are of that machine alone ({'; '.join(sorted(machines))}).",
         "",
         "Every contender loads the same table of a Postgres cluster that holds little else into a ReplacingMergeTree of an",
         "embedded ClickHouse (chDB), with `optimize_on_insert = 0`. The clock starts when everything is imported, compiled",
@@ -208,6 +225,9 @@ def report(results: list[Measured]) -> str:
     for m in results:
         stages = ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in m.stages.items() if seconds >= 0.005)
         lines.append(f"* {m.name}, {statistics.median(m.seconds['walshadow']):.2f} in all: {stages}")
+    for part in (all_.wal, all_.busy):
+        if part is not None:
+            lines += ["", *part.report()]
     return "\n".join(lines) + "\n"
 
 
@@ -254,22 +274,36 @@ def main() -> None:
         choices=[t.name for t in bench_tables(0)],
         help="only these; the figures of the others stay",
     )
+    parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS, help="only these; the other figures stay")
     parser.add_argument("--check", action="store_true", help="exit 1 below the bar, write nothing")
     parser.add_argument("--write", type=Path, default=HERE.parent.parent / "docs" / "benchmarks.md")
     args = parser.parse_args()
-    chosen = [t for t in bench_tables(args.rows) if not args.tables or t.name in args.tables]
-    results = []
-    for table in chosen:
-        results.append(measure(table, args.runs))
-        show(results[-1:])
+    path = args.write.with_suffix(".json")
+    measured, known = Results(), Results() if args.check else Results.read(path)
+
+    def note(put: Callable[[Results], None]) -> None:
+        put(measured)
         if not args.check:
-            args.write.write_text(report(keep(args.write.with_suffix(".json"), results[-1])))
+            put(known)
+            known.write(path)
+
+    if "tables" in args.only:
+        for table in (t for t in bench_tables(args.rows) if not args.tables or t.name in args.tables):
+            done = measure(table, args.runs)
+            show([done])
+            note(lambda to, done=done: to.put(done))  # type: ignore[misc]
+    if "wal" in args.only or "redo" in args.only:
+        figures = measure_wal(args.runs, read="wal" in args.only, redo="redo" in args.only)
+        note(lambda to: to.put_wal(figures))
+    if "busy" in args.only:
+        busy = measure_busy(args.rows, args.runs)
+        note(lambda to: setattr(to, "busy", busy))
+    missed = measured.below()
+    for line in missed:
+        console.print(f"below the bar: {line}")
     if args.check:
-        missed = below_the_bar(results)
-        for line in missed:
-            console.print(f"below the bar: {line}")
         raise SystemExit(1 if missed else 0)
-    show(results)
+    show(measured.tables)
     console.print(f"written: {args.write}")
 
 

@@ -31,6 +31,7 @@ from walshadow_core.api import (
 from walshadow_core.backfill.channel import Channel, ChannelBroken
 from walshadow_core.backfill.exactness import doubt, rewritten, void
 from walshadow_core.backfill.finalcatalog import Redone
+from walshadow_core.backfill.keeping import Keeping, Place
 from walshadow_core.backfill.options import LoadOptions, Planned, ResolverFactory
 from walshadow_core.backfill.pagespool import FinalPages, PageSpool
 from walshadow_core.backfill.publish import publish
@@ -93,7 +94,8 @@ class Pass:
         self._settled = False
         self._streamed = source if options.window and isinstance(source, WalStreamSource) else None
         small = sum(r.size_bytes for r in self._relations) <= options.spool_below
-        self._spooled = self._streamed is not None and (again or small)
+        self._keep_all = again or small
+        self._keeping: Keeping | None = None
         self._failure: BaseException | None = None
         self._threads: list[threading.Thread] = []
         self._lock = threading.Lock()
@@ -105,7 +107,7 @@ class Pass:
         """While pages are decoded as they come, what is wrong with a table may be that it was changed meanwhile: the
         window tells, at its end."""
         stats = self._table_stats[table]
-        if self._window is None or self._spooled or self._settled:
+        if self._keeping is None or self._window is None or self._keeping.kept(table) or self._settled:
             if stats.put_off is None:
                 stats.fail(reason)
         elif stats.put_off is None:
@@ -160,10 +162,11 @@ class Pass:
         free = self._options.memory - buffers * _MIB
         budget = MemoryBudget(free // 4)
         status = CopiedStatus(folder=self._options.spool_folder)
-        spools = self._page_spools(budget, folder)
+        places = self._filter_set()
+        keeping = self._keeping = Keeping(self._table_stats, lambda: PageSpool(budget, folder), all_=self._keep_all)
         reader = BackupReader(
             Router(self._relations, status), status, self._pool, self._chunks, self._stats,
-            self._cluster.segment_blocks, self._fail_table, self._recheck, spools,
+            self._cluster.segment_blocks, self._fail_table, self._recheck, keeping,
         )  # fmt: skip
         workers: list[DecodeWorker] = []
         store = PageStore(free // 8, folder)
@@ -180,7 +183,8 @@ class Pass:
                 self._stats.start = start
                 self._stats.bytes_total = start.size_estimate
                 if self._window is not None:
-                    self._window.begin(start)
+                    self._window.begin(start, {locator: place[0] for locator, place in places.items()})
+                keeping.begin(self._window)
                 workers = self._workers(status, budget, free * 5 // 8, folder, start)
                 writer_loop = WriterLoop(
                     self._writers, self._table_stats,
@@ -201,12 +205,12 @@ class Pass:
                 raise SourceError("the backup has no global/pg_control", "it is not complete: take another one")
             check_chunk_size(reader.control)
             status.complete_with(reader.control, window_status(redone.redo) if redone is not None else None)
-            self._judge(start, reader.control, status, redone)
+            self._judge(start, reader.control, status, redone, keeping)
             if self._window is not None:
                 self._window.close()
             self._stats.phase = "resolving"
-            if redone is not None and self._spooled:
-                self._decode_final_pages(workers, spools, redone)
+            if redone is not None and keeping.any_kept:
+                self._decode_final_pages(workers, keeping, redone)
             # Nobody reads pages any more: their memory is for rows that waited.
             self._pool.break_off()
             for number, worker in enumerate(workers):
@@ -230,8 +234,7 @@ class Pass:
                     self.seconds[stage] += seconds
             for chunks in self._stores.values():
                 chunks.close()
-            for spool in spools.values():
-                spool.close()
+            keeping.close()
             if self._window is not None:
                 self._window.close()
             store.close()
@@ -251,10 +254,7 @@ class Pass:
         connections.callback(window.stop)
         return window
 
-    def _page_spools(self, budget: MemoryBudget, folder: Path) -> dict[tuple[int, int, bool], PageSpool]:
-        return {} if not self._spooled else {place: PageSpool(budget, folder) for place in self._filter_set().values()}
-
-    def _filter_set(self) -> dict[RelFileLocator, tuple[int, int, bool]]:
+    def _filter_set(self) -> dict[RelFileLocator, Place]:
         """Every file of the pass: the table's index, that in its ``stored``, whether it is of the TOAST relation."""
         found = {}
         for table, relation in enumerate(self._relations):
@@ -311,7 +311,14 @@ class Pass:
         assert self._window is not None
         return self._window.replay(places, store)
 
-    def _judge(self, start: BackupStart, control: ControlFile, status: CopiedStatus, redone: Redone | None) -> None:
+    def _judge(
+        self,
+        start: BackupStart,
+        control: ControlFile,
+        status: CopiedStatus,
+        redone: Redone | None,
+        keeping: Keeping,
+    ) -> None:
         """Which tables stand, which need one more pass, which can't be published: what a commit between the catalog
         snapshot and the backup's end made of a table may not be."""
         assert self._stats.end is not None
@@ -327,7 +334,7 @@ class Pass:
             if reason is None and after is not None and redone is None:
                 reason = self._recheck.void(relation, after)
             moved = index in dropped or reason is not None
-            busy = index in touched and not self._spooled
+            busy = index in keeping.restless or (index in touched and not keeping.kept(index))
             if redone is not None and after is not None and rewritten(relation, after) and (moved or busy):
                 stats.put_off = reason or f"{relation.qualified_name} was written to during the backup"
                 self._again[index] = after
@@ -351,7 +358,7 @@ class Pass:
     def _decode_final_pages(
         self,
         workers: Sequence[DecodeWorker],
-        spools: Mapping[tuple[int, int, bool], PageSpool],
+        keeping: Keeping,
         redone: Redone,
     ) -> None:
         """What was kept of the copies goes through the workers, brought forward to the end of the window."""
@@ -359,17 +366,19 @@ class Pass:
         decoders = self._decode(workers)
         clock = time.perf_counter()
         for number, (table, leaf, toast) in enumerate(self._filter_set().values()):
+            if not keeping.kept(table):
+                continue
+            spool = keeping.spool_of((table, leaf, toast))
             pages = FinalPages(
-                spools[table, leaf, toast], redone.store, redone.redo, number, redone.b_redo,
-                checksums=self._cluster.data_checksums,
-            )  # fmt: skip
+                spool, redone.store, redone.redo, number, redone.b_redo, checksums=self._cluster.data_checksums
+            )
             try:
                 self._hand_over(pages, table, leaf, toast)
             except FormatError as error:
                 self._fail_table(table, str(error))
             except ChannelBroken:
                 raise self._failure or SourceError("the pass was broken off") from None
-            spools[table, leaf, toast].close()
+            spool.close()
         self.seconds["read spooled pages"] += time.perf_counter() - clock
         self._chunks.close()
         self._join(decoders)

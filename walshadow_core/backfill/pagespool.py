@@ -159,7 +159,7 @@ class FinalPages:
             pages[~copied] = 0
         if len(blocks):
             found: NDArray[np.uint8] = np.empty((len(blocks), PAGE_SIZE), np.uint8)
-            self._store.take(blocks | self._relation << 32, found, np.empty(len(blocks), np.uint8))
+            self._store.take(blocks | self._relation << 32, found)
             pages[blocks - first_block] = found
 
     def _check(

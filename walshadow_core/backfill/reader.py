@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from walshadow_core.api import Backup, BackupFile, Bytes, FillingFile
 from walshadow_core.backfill.channel import Channel
-from walshadow_core.backfill.pagespool import PageSpool
+from walshadow_core.backfill.keeping import Keeping
 from walshadow_core.backfill.recheck import Recheck
 from walshadow_core.backfill.routing import Route, Router, Use
 from walshadow_core.backfill.stats import LoadStats
@@ -64,9 +64,8 @@ class BufferPool:
 
 
 class BackupReader:
-    """Reads every part of a backup, in the calling thread: pages to ``out``, or to the spool of their relation, by
-    (table, leaf, whether it is TOAST), if that has one; status files to ``status``, what it has no use for to
-    ``recheck``."""
+    """Reads every part of a backup, in the calling thread: pages to ``out``, or to their spool where ``keeping`` has
+    one; status files to ``status``, what it has no use for to ``recheck``."""
 
     def __init__(
         self,
@@ -78,9 +77,9 @@ class BackupReader:
         segment_blocks: int,
         fail_table: Callable[[int, str], None],
         recheck: Recheck,
-        spools: Mapping[tuple[int, int, bool], PageSpool],
+        keeping: Keeping,
     ) -> None:
-        self._spools = spools
+        self._keeping = keeping
         self._router = router
         self._status = status
         self._pool = pool
@@ -134,8 +133,11 @@ class BackupReader:
             )
             return
         block = route.segment * self._segment_blocks
-        spool = self._spools.get((route.table, route.leaf, toast))
+        spool = self._keeping.spool((route.table, route.leaf, toast))
         for buffer, length in self._buffers(file):
+            if self._keeping.leave(route.table):
+                self._pool.give(buffer)
+                return
             if spool is not None:
                 spool.add(file.path, block, buffer[:length])
                 self._pool.give(buffer)

@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from walshadow_core.api import BackupStart, Bytes, Lsn, RelFileLocator, SourceError, WalshadowError, WalStream
+from walshadow_core.backfill.watch import Watch
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.redo.store import PageStore
 from walshadow_core.redo.window import Redo
@@ -42,6 +43,7 @@ class Window:
         self._stream = stream
         self._failed = failed
         self._wal = ByteSpool(budget, folder, "the WAL of the backup")
+        self._watch: Watch | None = None
         self._first: int | None = None
         self._start: BackupStart | None = None
         self._moment = Lsn(0)
@@ -57,8 +59,9 @@ class Window:
         """Bytes of WAL that were kept."""
         return self._wal.size
 
-    def begin(self, start: BackupStart) -> None:
-        """The backup has begun: until now, what the stream brought has waited in its queue. Raises SourceError."""
+    def begin(self, start: BackupStart, tables: Mapping[RelFileLocator, int] | None = None) -> None:
+        """The backup has begun: until now, what the stream brought has waited in its queue. ``tables`` are the files to
+        look after, if any, and whose they are. Raises SourceError."""
         if self._stream.system_identifier != start.system_identifier:
             raise SourceError(
                 f"the WAL is of cluster {self._stream.system_identifier}, the backup of {start.system_identifier}",
@@ -71,8 +74,27 @@ class Window:
             )
         self._start = start
         with self._change:
+            if tables is not None:
+                self._watch = Watch(self._stream, start.server_version // 10000, tables)
             self._first = first
             self._change.notify_all()
+
+    def changes(self, table: int) -> bool:
+        """Whether the WAL is seen to change a table: that up to B_redo at least is looked at. Waits for that, but not
+        for long: who asks can do without an answer."""
+        with self._change:
+            begun = self._start.b_redo if self._start is not None else 0
+            self._change.wait_for(lambda: self._received >= begun or self._failure is not None, _LOOK_AGAIN_SECONDS)
+        return self.has_changed(table)
+
+    def has_changed(self, table: int) -> bool:
+        """Whether it was seen so far."""
+        watch = self._watch
+        return watch is not None and table in watch.changed
+
+    def look_no_more(self) -> None:
+        """Nobody will ask any more."""
+        self._watch = None
 
     def _work(self) -> None:
         try:
@@ -93,6 +115,9 @@ class Window:
     def _keep(self, start: int, data: Bytes) -> None:
         assert self._first is not None
         end = start + len(data)
+        watch = self._watch
+        if watch is not None:
+            watch.feed(data.data)
         if end > self._first:
             self._wal.append(data[max(0, self._first - start) :])
         with self._change:

@@ -135,9 +135,9 @@ def _endings(
 
 def endings(records: WalRecords, major: int) -> Endings:
     """The ends of transactions among ``records``. Raises FormatError for a record that is cut short."""
-    operation = records.info & XACT_OPMASK
-    ends = np.isin(operation, (XACT_COMMIT, XACT_ABORT, XACT_COMMIT_PREPARED, XACT_ABORT_PREPARED))
-    chosen = np.flatnonzero((records.rmgr == TRANSACTION) & ends)
+    chosen = np.flatnonzero(records.rmgr == TRANSACTION)
+    operation = records.info[chosen] & XACT_OPMASK
+    chosen = chosen[np.isin(operation, (XACT_COMMIT, XACT_ABORT, XACT_COMMIT_PREPARED, XACT_ABORT_PREPARED))]
     room = int(records.data_length[chosen].sum()) // 4 + len(chosen)
     record, dropped_record = np.empty((2, room), np.int64)
     xid, state = np.empty(room, np.uint32), np.empty(room, np.uint8)

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes
+from walshadow_core.pgformat.crc32c import holds
 from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import load64
+from walshadow_core.pgformat.words import SLACK, copy_exactly, copy_words, load64
 
 PAGE_MAGIC: Final = {15: 0xD110, 16: 0xD113, 17: 0xD116, 18: 0xD118}
 """XLOG_PAGE_MAGIC by major."""
@@ -60,6 +61,7 @@ BAD_TIMELINE: Final = 8
 BAD_CONTRECORD: Final = 9
 BAD_LENGTH: Final = 10
 BAD_PREVIOUS: Final = 11
+BAD_CHECKSUM: Final = 12
 REASONS: Final = {
     NO_RECORD: "there is no record",
     BAD_MAGIC: "the page has the magic number of no or of another version",
@@ -70,6 +72,7 @@ REASONS: Final = {
     BAD_CONTRECORD: "the page does not go on with the record before it",
     BAD_LENGTH: "the record has an impossible length",
     BAD_PREVIOUS: "the record does not follow the one before it",
+    BAD_CHECKSUM: "the record fails its checksum",
 }
 """What ends a scan, by its status; MORE, FULL and NO_ROOM are no faults."""
 
@@ -153,14 +156,15 @@ def scan_records(
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
     count: int,
+    checksum: np.uint64,
 ) -> tuple[int, int, int, int]:
     """Put the records of ``buf[at:stop]`` together, each contiguous in ``out`` from a multiple of 8 on.
 
     ``first_lsn`` is the LSN of ``buf[0]``; ``at`` is where the last call stopped (it may lie past ``stop``), or a
-    page's start. ``system`` is the system identifier to be met, 0 for any. Record ``count`` and further ones leave
-    their LSN, the LSN of what follows, and their place in ``out``. Gives (status, at, used, count): MORE bytes are
-    needed, the arrays are FULL, ``out`` has NO_ROOM for the record of state[TOTAL] bytes, or a fault at ``at``, see
-    REASONS.
+    page's start. ``system`` is the system identifier to be met, 0 for any; ``checksum`` is crc32c.FUNCTION. Record
+    ``count`` and further ones leave their LSN, the LSN of what follows, and their place in ``out``. Gives (status, at,
+    used, count): MORE bytes are needed, the arrays are FULL, ``out`` has NO_ROOM for the record of state[TOTAL] bytes,
+    or a fault at ``at``, see REASONS.
     """
     while True:
         lsn = first_lsn + at
@@ -206,7 +210,11 @@ def scan_records(
             state[COLLECTED] = 0
         got = state[COLLECTED]
         step = min(state[TOTAL] - got, left, stop - at)
-        out[used + got : used + got + step] = buf[at : at + step]
+        to = used + got
+        if at + step + SLACK <= buf.size and to + step + SLACK <= out.size:
+            copy_words(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
+        else:
+            copy_exactly(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
         at += step
         state[COLLECTED] = got + step
         if got < RECORD_HEADER <= got + step:
@@ -217,6 +225,10 @@ def scan_records(
                 state[START] = -1
                 return BAD_PREVIOUS, at, used, count
         if got + step == state[TOTAL]:
+            if checksum != 0 and not holds(checksum, out, used, state[TOTAL], RECORD_HEADER, RECORD_CRC_AT):
+                at = state[START] - first_lsn
+                state[START] = -1
+                return BAD_CHECKSUM, at, used, count
             at += -(first_lsn + at) & 7
             if out[used + RECORD_RMID_AT] == XLOG_RMGR and out[used + RECORD_INFO_AT] & RMGR_INFO_MASK == XLOG_SWITCH:
                 lsn = first_lsn + at

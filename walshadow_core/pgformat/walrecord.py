@@ -46,6 +46,7 @@ NO_LOCATOR: Final = 4
 BAD_IMAGE: Final = 5
 BAD_DATA: Final = 6
 BAD_FORK: Final = 7
+ALL_TAKEN: Final = 8
 REASONS: Final = {
     OUTSIDE: "its headers run past its end",
     BAD_ID: "it has a header of an unknown sort",
@@ -55,7 +56,9 @@ REASONS: Final = {
     BAD_DATA: "its parts do not add up to its length",
     BAD_FORK: "a block reference is of an unknown fork",
 }
-"""Why a record can't be parsed."""
+"""Why a record can't be parsed; ALL_TAKEN is no fault of it."""
+
+_USUAL_BLOCKS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,64 +140,14 @@ _WHOLE: Final = ("buf", "first_block", "blocks")
 
 
 @kernel
-def _count_blocks(buf: Bytes, offset: NDArray[np.int64], length: NDArray[np.int64]) -> tuple[int, int, int]:
-    """(count of block references, index of the first record that can't be parsed or -1, why)."""
-    blocks = 0
-    for i in range(len(offset)):
-        at = int(offset[i]) + RECORD_HEADER
-        left = int(length[i]) - RECORD_HEADER
-        contents = 0
-        while left > contents:
-            sort = int(buf[np.uint64(at)])
-            size = 0
-            content = 0
-            if sort == DATA_SHORT:
-                size = 2
-                if left >= size:
-                    content = int(buf[np.uint64(at + 1)])
-            elif sort == DATA_LONG:
-                size = 5
-                if left >= size:
-                    content = int(load32(buf, at + 1))
-            elif sort == ORIGIN:
-                size = 3
-            elif sort == TOPLEVEL_XID:
-                size = 5
-            elif sort <= MAX_BLOCK_ID:
-                size = BLOCK_HEADER
-                if left >= size:
-                    flags = int(buf[np.uint64(at + 1)])
-                    content = int(load16(buf, at + 2))
-                    if flags & HAS_IMAGE != 0:
-                        size += IMAGE_HEADER
-                        if left >= size:
-                            content += int(load16(buf, at + BLOCK_HEADER))
-                            info = int(buf[np.uint64(at + BLOCK_HEADER + 4)])
-                            if info & IMAGE_HAS_HOLE != 0 and info & IMAGE_COMPRESSED != 0:
-                                size += 2
-                    if flags & SAME_REL == 0:
-                        size += LOCATOR_SIZE
-                    size += 4
-                blocks += 1
-            else:
-                return blocks, i, BAD_ID
-            if size > left:
-                return blocks, i, OUTSIDE
-            at += size
-            left -= size
-            contents += content
-            if sort in (DATA_SHORT, DATA_LONG):
-                break
-        if left != contents:
-            return blocks, i, BAD_DATA
-    return blocks, -1, 0
-
-
-@kernel
 def _parse(
     buf: Bytes,
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
+    previous: NDArray[np.int64],
+    xid: NDArray[np.uint32],
+    info: NDArray[np.uint8],
+    rmgr: NDArray[np.uint8],
     image_bytes: NDArray[np.int64],
     data_offset: NDArray[np.int64],
     data_length: NDArray[np.int64],
@@ -214,38 +167,61 @@ def _parse(
     hole_length: NDArray[np.int32],
     block_data_offset: NDArray[np.int64],
     block_data_length: NDArray[np.int32],
-) -> tuple[int, int]:
-    """Fill the arrays for records that _count_blocks found sound: (index of the first bad record or -1, why)."""
+) -> tuple[int, int, int]:
+    """Fill the arrays: (count of block references, index of the first bad record or -1, why). With ALL_TAKEN, those of
+    block references are too short for the record of that index."""
     b = 0
+    room = len(record)
     for i in range(len(offset)):
         first_block[i] = b
-        at = int(offset[i]) + RECORD_HEADER
-        stop = int(offset[i] + length[i])
+        image_bytes[i] = data_length[i] = toplevel_xid[i] = origin[i] = 0
+        at = int(offset[i])
+        stop = at + int(length[i])
+        previous[i] = load64s(buf, at + RECORD_PREV_AT)
+        xid[i] = load32(buf, at + RECORD_XID_AT)
+        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
+        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
+        at += RECORD_HEADER
         contents = 0
         last_id = -1
         known = -1
         while stop - at > contents:
+            left = stop - at
             sort = int(buf[np.uint64(at)])
             if sort == DATA_SHORT:
+                if left < 2:
+                    return b, i, OUTSIDE
                 data_length[i] = int(buf[np.uint64(at + 1)])
                 contents += data_length[i]
                 at += 2
                 break
             if sort == DATA_LONG:
+                if left < 5:
+                    return b, i, OUTSIDE
                 data_length[i] = load32(buf, at + 1)
                 contents += data_length[i]
                 at += 5
                 break
             if sort == ORIGIN:
+                if left < 3:
+                    return b, i, OUTSIDE
                 origin[i] = load16(buf, at + 1)
                 at += 3
                 continue
             if sort == TOPLEVEL_XID:
+                if left < 5:
+                    return b, i, OUTSIDE
                 toplevel_xid[i] = load32(buf, at + 1)
                 at += 5
                 continue
+            if sort > MAX_BLOCK_ID:
+                return b, i, BAD_ID
             if sort <= last_id:
-                return i, BAD_ORDER
+                return b, i, BAD_ORDER
+            if left < BLOCK_HEADER:
+                return b, i, OUTSIDE
+            if b == room:
+                return b, i, ALL_TAKEN
             last_id = sort
             flags = int(buf[np.uint64(at + 1)])
             record[b] = i
@@ -253,48 +229,60 @@ def _parse(
             fork[b] = flags & FORK_MASK
             block_flags[b] = flags & ~FORK_MASK
             if flags & FORK_MASK > LAST_FORK:
-                return i, BAD_FORK
-            block_data_length[b] = load16(buf, at + 2)
-            if (block_data_length[b] != 0) != (flags & HAS_DATA != 0):
-                return i, BAD_DATA
-            contents += block_data_length[b]
+                return b, i, BAD_FORK
+            size = int(load16(buf, at + 2))
+            if (size != 0) != (flags & HAS_DATA != 0):
+                return b, i, BAD_DATA
+            block_data_length[b] = size
+            contents += size
             at += BLOCK_HEADER
+            image_offset[b] = block_data_offset[b] = -1
+            image_length[b] = image_info[b] = hole_offset[b] = hole_length[b] = 0
             if flags & HAS_IMAGE != 0:
+                if stop - at < IMAGE_HEADER + 2:
+                    return b, i, OUTSIDE
                 size = int(load16(buf, at))
                 hole = int(load16(buf, at + 2))
-                info = int(buf[np.uint64(at + 4)])
+                how = int(buf[np.uint64(at + 4)])
                 at += IMAGE_HEADER
                 gap = 0
-                if info & IMAGE_COMPRESSED == 0:
+                if how & IMAGE_COMPRESSED == 0:
                     gap = PAGE_SIZE - size
-                elif info & IMAGE_HAS_HOLE != 0:
+                elif how & IMAGE_HAS_HOLE != 0:
                     gap = int(load16(buf, at))
                     at += 2
-                holed = info & IMAGE_HAS_HOLE != 0
+                holed = how & IMAGE_HAS_HOLE != 0
                 if size == 0 or size > PAGE_SIZE or gap < 0 or (not holed and (gap != 0 or hole != 0)):
-                    return i, BAD_IMAGE
+                    return b, i, BAD_IMAGE
                 if holed and (hole == 0 or gap == 0 or hole + gap > PAGE_SIZE):
-                    return i, BAD_IMAGE
-                if info & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
-                    return i, BAD_IMAGE
+                    return b, i, BAD_IMAGE
+                if how & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
+                    return b, i, BAD_IMAGE
                 image_length[b] = size
-                image_info[b] = info
+                image_info[b] = how
                 hole_offset[b] = hole
                 hole_length[b] = gap
                 image_bytes[i] += size
                 contents += size
             if flags & SAME_REL == 0:
+                if stop - at < LOCATOR_SIZE:
+                    return b, i, OUTSIDE
                 for k in range(3):
                     locator[k, b] = load32(buf, at + 4 * k)
                 at += LOCATOR_SIZE
             elif known < 0:
-                return i, NO_LOCATOR
+                return b, i, NO_LOCATOR
             else:
-                locator[:, b] = locator[:, known]
+                for k in range(3):
+                    locator[k, b] = locator[k, known]
+            if stop - at < 4:
+                return b, i, OUTSIDE
             known = b
             block[b] = load32(buf, at)
             at += 4
             b += 1
+        if at + contents != stop:
+            return b, i, BAD_DATA
         for k in range(first_block[i], b):
             if image_length[k] > 0:
                 image_offset[k] = at
@@ -303,27 +291,8 @@ def _parse(
                 block_data_offset[k] = at
                 at += block_data_length[k]
         data_offset[i] = at
-        if at + data_length[i] != stop:
-            return i, BAD_DATA
     first_block[len(offset)] = b
-    return -1, 0
-
-
-@kernel
-def _headers(
-    buf: Bytes,
-    offset: NDArray[np.int64],
-    previous: NDArray[np.int64],
-    xid: NDArray[np.uint32],
-    info: NDArray[np.uint8],
-    rmgr: NDArray[np.uint8],
-) -> None:
-    for i in range(len(offset)):
-        at = int(offset[i])
-        previous[i] = load64s(buf, at + RECORD_PREV_AT)
-        xid[i] = load32(buf, at + RECORD_XID_AT)
-        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
-        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
+    return b, -1, 0
 
 
 def parse_records(
@@ -336,31 +305,32 @@ def parse_records(
     """The records at ``offset`` of ``buf``, whose lengths are known to lie inside of it and to be a record header's
     at least. Raises FormatError naming the LSN of the first that is malformed."""
     n = len(offset)
-    blocks, bad, why = _count_blocks(buf, offset, length)
+    image_bytes, previous, data_offset, data_length = np.empty((4, n), np.int64)
+    xid, toplevel_xid = np.empty((2, n), np.uint32)
+    info, rmgr = np.empty((2, n), np.uint8)
+    origin = np.empty(n, np.uint16)
+    first_block = np.empty(n + 1, np.int64)
+    # Few records refer to more than two blocks; to more than MAX_BLOCK_ID + 1 none can.
+    for each in (_USUAL_BLOCKS, MAX_BLOCK_ID + 1):
+        room = n * each
+        record, image_offset, block_data_offset = np.empty((3, room), np.int64)
+        block_id, fork, flags, image_info = np.empty((4, room), np.uint8)
+        tablespace, database, relation = locator = np.empty((3, room), np.uint32)
+        block = np.empty(room, np.uint32)
+        image_length, hole_offset, hole_length, block_data_length = np.empty((4, room), np.int32)
+        blocks, bad, why = _parse(
+            buf, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length, toplevel_xid, origin,
+            first_block, record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
+            hole_offset, hole_length, block_data_offset, block_data_length,
+        )  # fmt: skip
+        if why != ALL_TAKEN:
+            break
     if bad >= 0:
         raise _malformed(start, bad, why)
-    previous, image_bytes, data_offset, data_length = np.zeros((4, n), np.int64)
-    xid, toplevel_xid = np.zeros((2, n), np.uint32)
-    info, rmgr = np.zeros((2, n), np.uint8)
-    origin = np.zeros(n, np.uint16)
-    first_block = np.zeros(n + 1, np.int64)
-    record = np.zeros(blocks, np.int64)
-    image_offset, block_data_offset = np.full((2, blocks), -1, np.int64)
-    block_id, fork, flags, image_info = np.zeros((4, blocks), np.uint8)
-    locator = np.zeros((3, blocks), np.uint32)
-    block = np.zeros(blocks, np.uint32)
-    image_length, hole_offset, hole_length, block_data_length = np.zeros((4, blocks), np.int32)
-    bad, why = _parse(
-        buf, offset, length, image_bytes, data_offset, data_length, toplevel_xid, origin, first_block,
-        record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
-        hole_offset, hole_length, block_data_offset, block_data_length,
-    )  # fmt: skip
-    if bad >= 0:
-        raise _malformed(start, bad, why)
-    _headers(buf, offset, previous, xid, info, rmgr)
     refs = BlockRefs(
-        record, block_id, fork, flags, locator[0], locator[1], locator[2], block, image_offset, image_length,
-        image_info, hole_offset, hole_length, block_data_offset, block_data_length,
+        record[:blocks], block_id[:blocks], fork[:blocks], flags[:blocks], tablespace[:blocks], database[:blocks],
+        relation[:blocks], block[:blocks], image_offset[:blocks], image_length[:blocks], image_info[:blocks],
+        hole_offset[:blocks], hole_length[:blocks], block_data_offset[:blocks], block_data_length[:blocks],
     )  # fmt: skip
     return WalRecords(
         buf, start, end, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length,

@@ -62,6 +62,19 @@ def copy_words(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, cou
 
 
 @kernel
+def copy_exactly(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, count: np.uint64) -> None:
+    """Copy ``count`` bytes and not one more; the caller has checked the bounds, and that they don't overlap."""
+    words = count >> np.uint64(3) << np.uint64(3)
+    at = np.uint64(0)
+    while at < words:
+        store64(out, target + at, load64(buf, source + at))
+        at += np.uint64(8)
+    while at < count:
+        out[target + at] = buf[source + at]
+        at += np.uint64(1)
+
+
+@kernel
 def copy_bytes(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, count: np.uint64) -> None:
     """Copy ``count`` bytes one by one, upwards: a source that overlaps its target repeats itself."""
     for k in range(count):

@@ -77,9 +77,11 @@ def _change(
 def apply_records(
     major: int,
     chosen: NDArray[np.int64],
-    slot: NDArray[np.int64],
-    pages: NDArray[np.uint8],
+    opened: NDArray[np.int64],
+    place: NDArray[np.int64],
     present: NDArray[np.uint8],
+    memory: NDArray[np.uint8],
+    copies: NDArray[np.uint8],
     scratch: Bytes,
     buf: Bytes,
     end: NDArray[np.int64],
@@ -100,18 +102,20 @@ def apply_records(
     data_offset: NDArray[np.int64],
     data_length: NDArray[np.int32],
 ) -> tuple[int, int, int]:
-    """Apply the records of index ``chosen`` (ascending) to ``pages`` (uint8[slots, PAGE_SIZE]).
+    """Apply the records of index ``chosen`` (ascending) to open pages.
 
-    ``slot`` is int64, one per block reference: where its page is, -1 for those that don't matter; ``present`` is 1
-    for the slots that hold a page, and is kept up. The other arrays are those of WalRecords. ``scratch`` is
-    uint8[SCRATCH]. Gives (0, 0, 0), or (why, record, block reference) for the first that can't be applied.
+    ``opened`` is int64, one per block reference: which of the open pages it is to, -1 for those that don't matter;
+    ``place``, ``present``, ``memory`` and ``copies`` are those of OpenPages, ``present`` is kept up. The other arrays
+    are those of WalRecords. ``scratch`` is uint8[SCRATCH]. Gives (0, 0, 0), or (why, record, block reference) for the
+    first that can't be applied.
     """
     for i in chosen:
         first, last = first_block[i], first_block[i + 1]
         for k in range(first, last):
-            if slot[k] < 0:
+            n = opened[k]
+            if n < 0:
                 continue
-            page = pages[slot[k]]
+            page = memory[place[n]] if place[n] < len(memory) else copies[place[n] - len(memory)]
             if flags[k] & HAS_IMAGE != 0 and image_info[k] & IMAGE_APPLY != 0:
                 whole = restore_image(
                     page, scratch, buf, image_offset[k], int(image_length[k]), int(image_info[k]),
@@ -119,7 +123,7 @@ def apply_records(
                 )  # fmt: skip
                 if not whole:
                     return BAD_IMAGE, i, k
-                present[slot[k]] = 1
+                present[n] = 1
                 if sound(page):
                     set_lsn(page, end[i])
                 continue
@@ -130,8 +134,8 @@ def apply_records(
                 return UNKNOWN, i, k
             if flags[k] & WILL_INIT != 0:
                 begin_page(page)
-                present[slot[k]] = 1
-            elif present[slot[k]] == 0:
+                present[n] = 1
+            elif present[n] == 0:
                 if rmgr[i] == HEAP2 and info[i] & OPERATION == HEAP2_VISIBLE:
                     continue
                 return NO_PAGE, i, k

@@ -34,15 +34,15 @@ from walshadow_core.pgformat.heap import (
     load32,
 )
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import copy_bytes, store16, store32
+from walshadow_core.pgformat.words import copy_exactly, store16, store32
 
 LP_FLAGS_MASK: Final = 3
 
 
 @kernel
 def copy(source: Bytes, first: int, target: Bytes, to: int, count: int) -> None:
-    """Copy ``count`` bytes; the caller has checked the bounds."""
-    copy_bytes(source, np.uint64(first), target, np.uint64(to), np.uint64(count))
+    """Copy ``count`` bytes; the caller has checked the bounds, and that they don't overlap."""
+    copy_exactly(source, np.uint64(first), target, np.uint64(to), np.uint64(count))
 
 
 @kernel

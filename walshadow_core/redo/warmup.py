@@ -19,16 +19,19 @@ from walshadow_core.stream.reader import WalReader
 
 def warmup() -> None:
     """Read a page that has no WAL, and apply no records."""
-    for _ in WalReader(Lsn(0), 15, 1 << 20).feed(bytes(PAGE_SIZE)):
-        pass
+    # What can't be written to is of another type for the compiler.
+    for page in (bytes(PAGE_SIZE), memoryview(bytearray(PAGE_SIZE))):
+        for _ in WalReader(Lsn(0), 15, 1 << 20).feed(page):
+            pass
     none = np.zeros(0, np.int64)
     buf: Bytes = np.zeros(PAGE_SIZE, np.uint8)
     records = parse_records(buf, none, none, none, none)
     with tempfile.TemporaryDirectory() as folder:
         Redo(15, {}, PageStore(0, Path(folder))).apply(records)
     b = records.blocks
+    pages = np.zeros((0, PAGE_SIZE), np.uint8)
     apply_records(
-        15, none, none, np.zeros((0, PAGE_SIZE), np.uint8), np.zeros(0, np.uint8), np.zeros(SCRATCH, np.uint8),
+        15, none, none, none, np.zeros(0, np.uint8), pages, pages, np.zeros(SCRATCH, np.uint8),
         records.buf, records.end, records.rmgr, records.info, records.xid, records.data_offset, records.data_length,
         records.first_block, b.block_id, b.flags, b.block, b.image_offset, b.image_length, b.image_info,
         b.hole_offset, b.hole_length, b.data_offset, b.data_length,

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import FormatError, Lsn, RelFileLocator
-from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walbodies import endings, file_changes, map_updates, multixacts
 from walshadow_core.pgformat.walrecord import WalRecords
 from walshadow_core.redo.apply import apply_records
 from walshadow_core.redo.heap import DONE, REASONS
 from walshadow_core.redo.images import SCRATCH, without_zstd
+from walshadow_core.redo.keys import PageKeys
 from walshadow_core.redo.store import PageStore
 
 _V = TypeVar("_V", bound=np.generic)
+
+MOST_OPEN: Final = 1024
+"""Pages that are out of the store at a time: 8 MiB where none is in memory."""
 
 
 class Redo:
@@ -27,19 +30,20 @@ class Redo:
     is the smallest block count that each relation index was cut to in the window, ``made`` the relation indexes whose
     file was made in it, ``dropped`` those whose file a commit took away. ``maps`` are the relation maps that were
     written in it, by tablespace and database, as they are at its end. ``first_multi`` is the oldest multixact that was
-    made in it, and the number of its first member.
+    made in it, and the number of its first member; ``applied`` counts the records that changed a page.
     """
 
     def __init__(self, major: int, filter_set: Mapping[RelFileLocator, int], store: PageStore) -> None:
         self._major = major
         self._filter_set = filter_set
         self._store = store
-        self._by_place = _by_place(filter_set)
+        self._keys = PageKeys(filter_set)
         self._scratch: NDArray[np.uint8] = np.empty(SCRATCH, np.uint8)
         self._xids: list[NDArray[np.uint32]] = []
         self._states: list[NDArray[np.uint8]] = []
         self._multis: list[NDArray[np.uint32]] = []
         self._updaters: list[NDArray[np.uint32]] = []
+        self.applied = 0
         self.first_multi: tuple[int, int] | None = None
         self.cut_to: dict[int, int] = {}
         self.made: set[int] = set()
@@ -54,7 +58,9 @@ class Redo:
         self._note_first(multi, offset)
         self._multis.append(multi)
         self._updaters.append(updater)
-        key = self._keys(records)
+        key = self._keys.of(records)
+        if (key >= 0).any():
+            records = without_zstd(records)
         first = 0
         for change in file_changes(records):
             index = self._filter_set.get(change.locator)
@@ -93,37 +99,30 @@ class Redo:
             if index is not None:
                 self.dropped.add(index)
 
-    def _keys(self, records: WalRecords) -> NDArray[np.int64]:
-        """The page store's key per block reference; -1 for those that are not to a main fork of the filter set."""
-        b = records.blocks
-        relation = np.full(len(b), -1, np.int64)
-        for (space, database), (numbers, index) in self._by_place.items():
-            here = np.flatnonzero((b.tablespace == space) & (b.database == database))
-            at = np.searchsorted(numbers, b.relation[here]) % len(numbers)
-            ours = numbers[at] == b.relation[here]
-            relation[here[ours]] = index[at[ours]]
-        relation[b.fork != 0] = -1
-        return np.where(relation < 0, -1, relation << 32 | b.block)
-
     def _apply_pages(self, records: WalRecords, key: NDArray[np.int64], first: int, last: int) -> None:
         """Apply what records ``[first, last)`` do to pages."""
         from_ref, to_ref = int(records.first_block[first]), int(records.first_block[last])
         ours = np.flatnonzero(key[from_ref:to_ref] >= 0) + from_ref
         if not len(ours):
             return
-        records = without_zstd(records)
+        keys, number = np.unique(key[ours], return_inverse=True)
+        if len(keys) > MOST_OPEN and last - first > 1:
+            middle = (first + last) // 2
+            self._apply_pages(records, key, first, middle)
+            self._apply_pages(records, key, middle, last)
+            return
         b = records.blocks
-        keys, place = np.unique(key[ours], return_inverse=True)
-        slot = np.full(len(b), -1, np.int64)
-        slot[ours] = place
-        pages: NDArray[np.uint8] = np.empty((len(keys), PAGE_SIZE), np.uint8)
-        present: NDArray[np.uint8] = np.zeros(len(keys), np.uint8)
-        self._store.take(keys, pages, present)
+        pages = self._store.open(keys)
+        opened = np.full(len(b), -1, np.int64)
+        opened[ours] = number
+        # The references of a record follow one another.
+        chosen = b.record[ours]
+        chosen = chosen[np.diff(chosen, prepend=-1) != 0]
         why, record, ref = apply_records(
-            self._major, np.unique(b.record[ours]), slot, pages, present, self._scratch, records.buf, records.end,
-            records.rmgr, records.info, records.xid, records.data_offset, records.data_length, records.first_block,
-            b.block_id, b.flags, b.block, b.image_offset, b.image_length, b.image_info, b.hole_offset, b.hole_length,
-            b.data_offset, b.data_length,
+            self._major, chosen, opened, pages.place, pages.present, pages.memory, pages.copies, self._scratch,
+            records.buf, records.end, records.rmgr, records.info, records.xid, records.data_offset,
+            records.data_length, records.first_block, b.block_id, b.flags, b.block, b.image_offset, b.image_length,
+            b.image_info, b.hole_offset, b.hole_length, b.data_offset, b.data_length,
         )  # fmt: skip
         if why != DONE:
             raise FormatError(
@@ -131,20 +130,8 @@ class Redo:
                 f"{b.tablespace[ref]}/{b.database[ref]}/{b.relation[ref]}: {REASONS[why]}",
                 "load again; if it happens again, check the source with pg_waldump and amcheck",
             )
-        self._store.put(keys, pages, present)
-
-
-def _by_place(
-    filter_set: Mapping[RelFileLocator, int],
-) -> dict[tuple[int, int], tuple[NDArray[np.uint32], NDArray[np.int64]]]:
-    """Per tablespace and database: the relfilenumbers, ascending, and their relation indexes."""
-    places: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for locator, index in filter_set.items():
-        places.setdefault((locator.tablespace, locator.database), []).append((locator.number, index))
-    return {
-        place: (np.array([n for n, _ in sorted(pairs)], np.uint32), np.array([i for _, i in sorted(pairs)], np.int64))
-        for place, pairs in places.items()
-    }
+        self._store.keep(pages)
+        self.applied += len(chosen)
 
 
 def _last_of_each(

@@ -115,13 +115,14 @@ class StretchReader:
 
     def records(self) -> Iterator[WalRecords]:
         """All of them, in batches. Raises FormatError, OSError."""
+        piece = memoryview(bytearray(_PIECE))
         for segment in self._stretch.segments:
             self.path = segment.path
-            with segment.path.open("rb") as file:
+            with segment.path.open("rb", buffering=0) as file:
                 read = 0
-                while piece := file.read(_PIECE):
-                    read += len(piece)
-                    yield from self._reader.feed(piece)
+                while got := file.readinto(piece):
+                    read += got
+                    yield from self._reader.feed(piece[:got])
                     if self.end is not None:
                         return
             if read != segment.segment_size and not self.in_last_file:

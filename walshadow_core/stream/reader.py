@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, Lsn
 from walshadow_core.pgformat import walpage
+from walshadow_core.pgformat.crc32c import FUNCTION, first_bad
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walrecord import WalRecords, parse_records
 
 _BATCH_RECORDS = 16384
-_BATCH_BYTES = 4 << 20
+_BATCH_BYTES = (1 << 20) + (1 << 16)
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class WalReader:
         its own. Raises FormatError, naming the LSN, for a record whose parts don't fit together."""
         if self.end is not None:
             return
-        joined = bytearray(self._rest)
-        joined += data
+        # Records are copied out of it, so that what the caller gave is not kept.
+        joined = self._rest + bytes(data) if self._rest else data
         buf: Bytes = np.frombuffer(joined, np.uint8)
         used = count = 0
         places = self._places
         while True:
             status, self._at, used, count = walpage.scan_records(
                 buf, self._first, self._at, len(buf), self._magic, self._segment_size, self._system, self._state,
-                self._out, used, places[0], places[1], places[2], places[3], count,
+                self._out, used, places[0], places[1], places[2], places[3], count, FUNCTION,
             )  # fmt: skip
             if status == walpage.NO_ROOM and count == 0:
                 self._out = np.empty(int(self._state[walpage.TOTAL]) + 8, np.uint8)
@@ -111,11 +111,12 @@ class WalReader:
         # A record that is still being put together stays; it is always the last one in the buffer.
         out = self._out
         self._carry_on(out, int(offset[-1] + length[-1]))
-        good = _checksums_hold(out, offset, length)
-        if good < count:
-            self.end = WalEnd(Lsn(start[good]), "the record fails its checksum")
-            start, end, offset, length = start[:good], end[:good], offset[:good], length[:good]
-        if good:
+        if not FUNCTION:
+            good = first_bad(out, offset, length, walpage.RECORD_HEADER, walpage.RECORD_CRC_AT)
+            if good < count:
+                self.end = WalEnd(Lsn(start[good]), walpage.REASONS[walpage.BAD_CHECKSUM])
+                start, end, offset, length = start[:good], end[:good], offset[:good], length[:good]
+        if len(end):
             self.position = Lsn(end[-1])
         return parse_records(out, start, end, offset, length)
 
@@ -128,16 +129,3 @@ class WalReader:
             first = (used + 7) & ~7
             got = int(state[walpage.COLLECTED])
             self._out[:got] = out[first : first + got]
-
-
-def _checksums_hold(buf: Bytes, offset: NDArray[np.int64], length: NDArray[np.int64]) -> int:
-    """How many records hold their CRC-32C, up to the first that does not: it covers the record after its header, and
-    then the header up to the checksum itself."""
-    whole = buf[: int(offset[-1] + length[-1])].tobytes()
-    crc_at, header = walpage.RECORD_CRC_AT, walpage.RECORD_HEADER
-    value, extend = google_crc32c.value, google_crc32c.extend
-    for i, (at, size) in enumerate(zip(offset.tolist(), length.tolist(), strict=True)):
-        found = extend(value(whole[at + header : at + size]), whole[at : at + crc_at])
-        if found.to_bytes(4, "little") != whole[at + crc_at : at + header]:
-            return i
-    return len(offset)

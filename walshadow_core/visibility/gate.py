@@ -110,6 +110,9 @@ def _hint_paths() -> NDArray[np.uint8]:
     return paths
 
 
+_FEW = 64
+"""Xids that are sooner asked for than looked through for repeated ones."""
+
 _NEVER_INSERTED = (XMIN_HINT_INVALID, XMIN_ZERO)
 _XMIN_OPEN = (XMIN_MOVED, XMIN_STATUS)
 _DELETED = (XMAX_HINT_COMMITTED, XMAX_PERMANENT)
@@ -258,8 +261,8 @@ class Gate:
     def _states(self, xids: NDArray[np.uint32]) -> NDArray[np.uint8]:
         """XID_* per xid, the special ones included. Neighbours share their transaction more often than not:
         each run of one xid is asked once."""
-        if len(xids) == 0:
-            return np.empty(0, np.uint8)
+        if len(xids) <= _FEW and (len(xids) == 0 or int(xids.min()) >= FIRST_NORMAL_XID):
+            return self._status.state(xids) if len(xids) else np.empty(0, np.uint8)
         starts = np.concatenate(([0], np.flatnonzero(xids[1:] != xids[:-1]) + 1))
         heads = xids[starts]
         states = np.where(heads == 0, np.uint8(XID_ABORTED), np.uint8(XID_COMMITTED))

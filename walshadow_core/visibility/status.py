@@ -175,6 +175,8 @@ class CopiedStatus:
         if window is None:
             return self._copied_state(xids)
         at, told = _find(window.xids, xids)
+        if told.all():
+            return window.states[at]
         states = np.empty(len(xids), np.uint8)
         states[told] = window.states[at[told]]
         copied = self._copied_state(xids[~told])

@@ -21,10 +21,14 @@ Change = Callable[[str, bytes], bytes]
 
 @dataclass
 class Meddler:
-    """Runs ``streamed`` when the WAL is asked for, ``begun`` when the backup has begun, ``ended`` right after its end, and
-    gives the main forks of tables as ``change`` makes them. Each is done in the first ``times`` backups alone."""
+    """Runs ``streamed`` when the WAL is asked for, ``before`` when it is streamed and the backup has not begun, ``begun``
+    when it has, ``during`` when the first MiB of a table was read, and each after that, ``ended`` right after the end of
+    the backup, and gives the main forks of tables as ``change`` makes them. Each is done in the first ``times`` backups
+    alone."""
 
     streamed: Callable[[], Any] = lambda: None
+    before: Callable[[], Any] = lambda: None
+    during: Callable[[], Any] | None = None
     begun: Callable[[], Any] = lambda: None
     ended: Callable[[], Any] = lambda: None
     change: Change | None = None
@@ -36,13 +40,17 @@ class Meddler:
 class _File:
     path: str
     content: bytes
+    during: Callable[[], Any] | None = None
 
     @property
     def size(self) -> int:
         return len(self.content)
 
     def chunks(self) -> Iterator[memoryview]:
-        yield memoryview(self.content)
+        for at in range(0, len(self.content), 1 << 20):
+            if at and self.during is not None:
+                self.during()
+            yield memoryview(self.content)[at : at + (1 << 20)]
 
 
 class _Part:
@@ -50,9 +58,9 @@ class _Part:
     paths = None
     size = None
 
-    def __init__(self, part: BackupPart, change: Change) -> None:
+    def __init__(self, part: BackupPart, meddler: Meddler) -> None:
         self._part = part
-        self._change = change
+        self._meddler = meddler
 
     @property
     def bytes_read(self) -> int:
@@ -62,7 +70,9 @@ class _Part:
         for file in self._part.files():
             relation = parse_relation_path(file.path)
             if relation is not None and relation.fork == "main" and relation.locator.number >= 16384:
-                yield _File(file.path, self._change(file.path, b"".join(map(bytes, file.chunks()))))
+                content = b"".join(map(bytes, file.chunks()))
+                change = self._meddler.change
+                yield _File(file.path, change(file.path, content) if change else content, self._meddler.during)
             else:
                 yield file
 
@@ -74,8 +84,9 @@ class _Backup:
         self.start: BackupStart = backup.start
 
     def parts(self) -> list[BackupPart]:
-        change = self._meddler.change
-        return [part if change is None else _Part(part, change) for part in self._backup.parts()]
+        m = self._meddler
+        untouched = m.change is None and m.during is None
+        return [part if untouched else _Part(part, m) for part in self._backup.parts()]
 
     def end(self) -> BackupEnd:
         end = self._backup.end()
@@ -100,6 +111,8 @@ def stand_between(monkeypatch: pytest.MonkeyPatch, meddler: Meddler) -> None:
 
         @contextmanager
         def open(self, request: BackupRequest) -> Iterator[Backup]:
+            if meddler.backups < meddler.times:
+                meddler.before()
             with self._real.open(request) as backup:
                 meddler.backups += 1
                 if meddler.backups > meddler.times:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.conftest import MAJORS, EmbeddedClickHouse
 from tests.integration.exact.conftest import rarely
 from tests.integration.exact.meddler import Meddler, table
 from tests.integration.support import Run, assert_equal, load
+from walshadow_core.backfill.keeping import Keeping
+from walshadow_core.backfill.options import LoadOptions
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.testing.postgres import PostgresServer
 
@@ -59,6 +63,56 @@ def test_a_transaction_that_only_commits_in_the_window(
         assert done.code == 0, done.err
         assert (done.json["exact"], done.json["tables"][0]["passes"]) == (True, 1)
         assert done.json["tables"][0]["rows_written"] == 2900
+        assert_equal(walshadow, pg_newest, db, clickhouse, "t")
+
+
+def test_a_large_table_that_was_seen_to_be_written_to_takes_one_pass(
+    pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch,
+    meddler: Meddler,
+) -> None:  # fmt: skip
+    """The WAL told of it before its first page came: its pages are kept. Its quiet neighbour's are not."""
+    monkeypatch.setattr(LoadOptions, "spool_below", -1)
+    with table(pg) as db:
+        pg.execute("create table quiet as select * from t", database=db)
+        meddler.before = lambda: pg.execute("update t set v = 'before' where id % 3 = 0", database=db)
+        meddler.begun = lambda: pg.execute("update t set v = v || ', after' where id % 2 = 0", database=db)
+        done = load(walshadow, pg, db, clickhouse, "--table", "t", "--table", "quiet")
+        assert done.code == 0, done.err
+        assert {t["table"]: (t["exact"], t["passes"]) for t in done.json["tables"]} == {
+            "public.t": (True, 1), "public.quiet": (True, 1),
+        }  # fmt: skip
+        assert done.json["exact_at"] == done.json["b_end"]
+        for name in ("t", "quiet"):
+            assert_equal(walshadow, pg, db, clickhouse, name)
+
+
+def test_a_large_table_that_is_written_to_while_its_pages_come_is_left_at_once(
+    pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, monkeypatch: pytest.MonkeyPatch,
+    meddler: Meddler,
+) -> None:  # fmt: skip
+    """The rest of the first backup is of no use: it is not read. The second pass keeps the pages."""
+    monkeypatch.setattr(LoadOptions, "spool_below", -1)
+    left: list[bool] = []
+    leave = Keeping.leave
+    monkeypatch.setattr(Keeping, "leave", lambda self, table: left.append(leave(self, table)) or left[-1])
+    with table(pg_newest) as db:
+        pg_newest.execute(
+            "insert into t select i, repeat('w', 1000) from generate_series(10001, 18000) i; ", database=db
+        )
+        pg_newest.execute("vacuum t", database=db)
+
+        def during() -> None:
+            """Until it was seen; a change that is not would go on to the window's end."""
+            if not any(left):
+                pg_newest.execute("update t set v = 'during' where id = 17", database=db)
+                time.sleep(0.3)
+
+        meddler.during = during
+        done = load(walshadow, pg_newest, db, clickhouse, "--table", "t")
+        assert done.code == 0, done.err
+        assert (done.json["exact"], done.json["tables"][0]["passes"], meddler.backups) == (True, 2, 2)
+        assert left.count(True) == 1
+        assert left.index(True) < 9, "it was read on"
         assert_equal(walshadow, pg_newest, db, clickhouse, "t")
 
 
