@@ -157,9 +157,9 @@ class Pass:
 
     def _walk_and_write(self, buffers: int) -> None:
         folder = self._options.spool_folder or Path(tempfile.gettempdir())
-        # A quarter of what is free for what waits, an eighth for pages under redo, the rest for batches.
+        # A quarter of what is free for what waits, or an eighth and another for pages under redo, the rest for batches.
         free = self._options.memory - buffers * _MIB
-        budget = MemoryBudget(free // 4)
+        budget = MemoryBudget(free // (4 if self._streamed is None else 8))
         status = CopiedStatus(folder=self._options.spool_folder)
         places = self._filter_set()
         keeping = self._keeping = Keeping(self._table_stats, lambda: PageSpool(budget, folder), all_=self._keep_all)
