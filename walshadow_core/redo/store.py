@@ -18,8 +18,8 @@ from walshadow_core.pgformat.heap import PAGE_SIZE
 
 LEAST_PAGES: Final = 256
 """Pages that are kept in memory in any case: 2 MiB."""
-USUAL_COPIES: Final = 1024
-"""Pages of the file that may be open without memory being taken for them: 8 MiB."""
+USUAL_COPIES: Final = 512
+"""Pages of the file that may be open without memory being taken for them: 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
