@@ -299,6 +299,7 @@ class Pass:
         redo = Redo(start.server_version // 10000, places, store)
         self._stats.wal_bytes += self._window.size
         self._moment = self._window.finish(start, self._stats.end.b_end, redo)
+        store.settle()
         self.seconds["redo"] += time.perf_counter() - clock
         return redo
 

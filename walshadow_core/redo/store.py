@@ -76,7 +76,7 @@ class PageStore:
         place = slots.copy()
         outside = np.flatnonzero(slots >= self._in_memory)
         copies = self._copies[: len(outside)]
-        if len(outside) > USUAL_COPIES:
+        if len(outside) > len(self._copies):
             copies = np.empty((len(outside), PAGE_SIZE), np.uint8)
         place[outside] = np.arange(len(outside)) + self._in_memory
         there = present[outside] != 0
@@ -102,6 +102,10 @@ class PageStore:
         pages[inside] = self._memory[slots[inside]]
         for k in np.flatnonzero(~inside).tolist():
             self._read(int(slots[k]), pages[k : k + 1])
+
+    def settle(self) -> None:
+        """No page will be opened any more: free what that takes."""
+        self._copies = np.empty((0, PAGE_SIZE), np.uint8)
 
     def _find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of each key; -1 for those that are not there."""
