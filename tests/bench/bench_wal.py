@@ -32,7 +32,7 @@ BAR_READ = BAR_REDO = 1.0
 READ, DUMP = "walshadow", "pg_waldump --stats"
 REDO, SPILLED, RECOVERY = "walshadow", "walshadow, 48 MiB", "Postgres"
 ROOMY, TIGHT = 1024, 48
-"""MiB of the page store: as much as the server's shared_buffers, and a quarter of a load's default memory."""
+"""MiB of the page store: as much as the server's shared_buffers, and a tenth of what the pages take."""
 _DONE = re.compile(r"redo done at .* CPU: user: ([0-9.]+) s, system: ([0-9.]+) s, elapsed: ([0-9.]+) s")
 
 
@@ -90,7 +90,7 @@ class WalFigures:
                 f"Redo: ours reads all records and applies the {self.applied:,} that change a page of the tables and their",
                 f"TOAST, {self.pages:,} pages in all; Postgres also brings indexes, the visibility map and transaction status",
                 "forward, and has 1 GiB of shared buffers (its figures are those that it logs at `redo done`). Our page store",
-                "has 1 GiB too, or 48 MiB, as in a load with little memory, with the other pages in a file.",
+                "has 1 GiB too, or 48 MiB, with the other pages in a file (a load has a sixteenth of `--memory`).",
                 "",
                 "| | records/s | MiB/s | records/s of CPU | MiB/s of CPU | ratio (wall) | ratio (CPU) |",
                 "|---|---:|---:|---:|---:|---:|---:|",

@@ -158,9 +158,10 @@ class Pass:
 
     def _walk_and_write(self, buffers: int) -> None:
         folder = self._options.spool_folder or Path(tempfile.gettempdir())
-        # A quarter of what is free for what waits, an eighth for pages under redo, the rest for batches.
+        # A quarter of what is free for what waits; beside redo less, as files hold the rest of it just as well, and as
+        # much for its pages. The rest is for batches.
         free = self._options.memory - buffers * _MIB
-        budget = MemoryBudget(free // 4)
+        budget = MemoryBudget(free // (4 if self._streamed is None else 16))
         status = CopiedStatus(folder=self._options.spool_folder)
         places = self._filter_set()
         keeping = self._keeping = Keeping(self._table_stats, lambda: PageSpool(budget, folder), all_=self._keep_all)
@@ -169,7 +170,7 @@ class Pass:
             self._cluster.segment_blocks, self._fail_table, self._recheck, keeping,
         )  # fmt: skip
         workers: list[DecodeWorker] = []
-        store = PageStore(free // 8, folder)
+        store = PageStore(free // 16, folder)
         writer_loop: WriterLoop | None = None
         try:
             with contextlib.ExitStack() as connections:
@@ -304,6 +305,7 @@ class Pass:
         self._stats.wal_bytes += self._window.size
         self._moment = self._window.finish(self._stats.end.b_end)
         redo = self._window.replay(places, store)
+        store.settle()
         self.seconds["redo"] += time.perf_counter() - clock
         return Redone(redo, store, places, lambda more: self._replay(more, store), start.b_redo)
 

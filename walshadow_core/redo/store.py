@@ -18,6 +18,8 @@ from walshadow_core.pgformat.heap import PAGE_SIZE
 
 LEAST_PAGES: Final = 256
 """Pages that are kept in memory in any case: 2 MiB."""
+USUAL_COPIES: Final = 512
+"""Pages of the file that may be open without memory being taken for them: 4 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class PageStore:
         self._free: list[int] = []
         # The system gives the memory of a page when it is first written to.
         self._memory: NDArray[np.uint8] = np.empty((self._in_memory, PAGE_SIZE), np.uint8)
+        # Memory that is given back and taken again for every batch would stay with the process in pieces.
+        self._copies: NDArray[np.uint8] = np.empty((USUAL_COPIES, PAGE_SIZE), np.uint8)
         self._file: IO[bytes] | None = None
 
     def __len__(self) -> int:
@@ -60,7 +64,8 @@ class PageStore:
         return np.sort(np.fromiter(self._slots, np.int64, len(self._slots)))
 
     def open(self, keys: NDArray[np.int64]) -> OpenPages:
-        """The pages of ``keys``, each of which is there once; hand them back with ``keep``. Raises WalshadowError."""
+        """The pages of ``keys``, each of which is there once; hand them back with ``keep`` before others are opened.
+        Raises WalshadowError."""
         slots = self._find(keys)
         present = (slots >= 0).astype(np.uint8)
         missing = np.flatnonzero(slots < 0)
@@ -70,7 +75,9 @@ class PageStore:
             slots[missing] = [*taken, *range(first, first + len(missing) - len(taken))]
         place = slots.copy()
         outside = np.flatnonzero(slots >= self._in_memory)
-        copies: NDArray[np.uint8] = np.empty((len(outside), PAGE_SIZE), np.uint8)
+        copies = self._copies[: len(outside)]
+        if len(outside) > len(self._copies):
+            copies = np.empty((len(outside), PAGE_SIZE), np.uint8)
         place[outside] = np.arange(len(outside)) + self._in_memory
         there = present[outside] != 0
         for first, last in _runs(slots[outside], there):
@@ -96,6 +103,10 @@ class PageStore:
         for k in np.flatnonzero(~inside).tolist():
             self._read(int(slots[k]), pages[k : k + 1])
 
+    def settle(self) -> None:
+        """No page will be opened any more: free what that takes."""
+        self._copies = np.empty((0, PAGE_SIZE), np.uint8)
+
     def _find(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """The slot of each key; -1 for those that are not there."""
         return np.fromiter(map(self._slots.get, keys.tolist(), repeat(-1)), np.int64, len(keys))
@@ -118,7 +129,7 @@ class PageStore:
         """Free memory and file."""
         self._slots.clear()
         self._free.clear()
-        self._memory = np.empty((0, PAGE_SIZE), np.uint8)
+        self._memory = self._copies = np.empty((0, PAGE_SIZE), np.uint8)
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,9 @@ from walshadow_core.redo.apply import apply_records
 from walshadow_core.redo.heap import DONE, REASONS
 from walshadow_core.redo.images import SCRATCH, without_zstd
 from walshadow_core.redo.keys import PageKeys
-from walshadow_core.redo.store import PageStore
+from walshadow_core.redo.store import USUAL_COPIES, PageStore
 
 _V = TypeVar("_V", bound=np.generic)
-
-MOST_OPEN: Final = 1024
-"""Pages that are out of the store at a time: 8 MiB where none is in memory."""
 
 
 class Redo:
@@ -106,7 +103,7 @@ class Redo:
         if not len(ours):
             return
         keys, number = np.unique(key[ours], return_inverse=True)
-        if len(keys) > MOST_OPEN and last - first > 1:
+        if len(keys) > USUAL_COPIES and last - first > 1:
             middle = (first + last) // 2
             self._apply_pages(records, key, first, middle)
             self._apply_pages(records, key, middle, last)
