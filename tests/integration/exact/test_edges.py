@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from itertools import count
 
 import pytest
 from walshadow_source_basebackup.source import BaseBackup
 
-from tests.conftest import EmbeddedClickHouse
+from tests.conftest import MAJORS, EmbeddedClickHouse
 from tests.integration.exact.conftest import rarely
 from tests.integration.exact.meddler import Meddler, table
 from tests.integration.exact.oracle import committed, current_lsn
@@ -17,6 +18,14 @@ from walshadow_core.api import BackupEnd, Lsn
 from walshadow_core.testing.postgres import PostgresServer
 
 MOST_LOADS = 40
+
+
+@pytest.fixture(autouse=True)
+def kept_wal(server_of: Callable[[int], PostgresServer]) -> None:
+    """For pg_waldump, when the loads are over."""
+    server = server_of(MAJORS[-1])
+    server.execute("alter system set wal_keep_size = '2GB'")
+    server.execute("select pg_reload_conf()")
 
 
 @pytest.mark.parametrize(("before", "expected"), [(0, {8001}), (8, set())], ids=["right at it", "just past it"])
@@ -97,7 +106,7 @@ def test_a_commit_that_ends_where_the_window_begins(
             writer.join()
 
 
-@pytest.mark.parametrize("pg", [rarely(major) for major in (15, 16, 17, 18)], indirect=True)
+@pytest.mark.parametrize("pg", [rarely(major) for major in MAJORS], indirect=True)
 def test_writes_elsewhere(
     pg: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run, small: bool, meddler: Meddler
 ) -> None:
