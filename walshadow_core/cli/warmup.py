@@ -9,9 +9,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import itertools
+import os
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,16 +44,69 @@ def warmup() -> None:
 def warm_up(console: Console, plugins: Plugins, groups: Collection[str] | None = None) -> None:
     """Compile or load the kernels of the core, for these groups of types (all, if not given), and of every plugin; a
     line for each on ``console``."""
+    from walshadow_core.decode.warmup import GROUPS
+
     steps = _steps(plugins, groups)
     began = time.monotonic()
-    for number, (name, compile_kernels) in enumerate(steps, 1):
-        step_began = time.monotonic()
-        with console.status(f"kernels of {name}"):
+    in_processes = _cpus() > 1 and not is_warm(plugins, groups if groups is not None else GROUPS)
+    with console.status("compiling kernels"):
+        if in_processes:
+            _compile_in_processes([name for name, _ in steps], console)
+        for number, (name, compile_kernels) in enumerate(steps, 1):
+            step_began = time.monotonic()
             compile_kernels()
-        seconds = time.monotonic() - step_began
-        say(console, f"[{number}/{len(steps)}] kernels of {name}: {seconds:.1f} s")
+            if not in_processes:
+                say(console, f"[{number}/{len(steps)}] kernels of {name}: {time.monotonic() - step_began:.1f} s")
     _mark(plugins, groups)
     say(console, f"ready after {time.monotonic() - began:.1f} s; kernels are kept in {_folder()}")
+
+
+def _compile_in_processes(names: list[str], console: Console) -> None:
+    """The steps in as many processes as there are CPUs: the compiler does not let threads share one. What fails there
+    fails again in the caller, which loads, or compiles, all of it once more."""
+    shares: list[list[str]] = [[] for _ in range(min(_cpus(), len(names)))]
+    for name in sorted(names, key=lambda name: -_WEIGHT.get(name, 1)):
+        min(shares, key=lambda share: sum(_WEIGHT.get(n, 1) for n in share)).append(name)
+    done = itertools.count(1)
+
+    def compile_share(share: list[str]) -> None:
+        command = [sys.executable, "-c", _COMPILE_STEPS, *share]
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        ) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                say(console, f"[{next(done)}/{len(names)}] {line.rstrip()}")
+
+    with ThreadPoolExecutor(max(1, len(shares))) as pool:
+        list(pool.map(compile_share, shares))
+
+
+_WEIGHT = {
+    "the WAL": 12,
+    "usual types": 11,
+    "arrays, composites, ranges": 14,
+    "other types": 12,
+    "jsonb": 4,
+    "jsonpath": 3,
+}
+"""About how long steps take, compared with others."""
+_COMPILE_STEPS = "import sys; from walshadow_core.cli.warmup import compile_steps; compile_steps(sys.argv[1:])"
+
+
+def compile_steps(names: Sequence[str]) -> None:
+    """Compile the kernels of some steps of ``warm_up``, into the cache; a line on stdout for each."""
+    from walshadow_core.plugins import Plugins
+
+    steps = dict(_steps(Plugins.load(), None))
+    for name in names:
+        began = time.monotonic()
+        steps[name]()
+        print(f"kernels of {name}: {time.monotonic() - began:.1f} s", flush=True)
+
+
+def _cpus() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def load_kernels(plugins: Plugins, groups: Collection[str] | None = None) -> None:

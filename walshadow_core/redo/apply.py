@@ -141,16 +141,16 @@ def apply_records(
                 return NO_PAGE, i, k
             if not sound(page):
                 return BAD_PAGE, i, k
-            same_page = True
+            old_pages = 0
             new_block = block[k]
             for other in range(first, last):
                 if block_id[other] == 0:
                     new_block = block[other]
                 elif block_id[other] == 1:
-                    same_page = False
+                    old_pages += 1
             wrong = _change(
                 page, scratch, major, int(rmgr[i]), int(info[i]), int(block_id[k]), int(block[k]), int(new_block),
-                same_page, int(xid[i]), buf, int(main_offset[i]), int(main_length[i]), int(data_offset[k]),
+                old_pages == 0, int(xid[i]), buf, int(main_offset[i]), int(main_length[i]), int(data_offset[k]),
                 int(data_length[k]),
             )  # fmt: skip
             if wrong != 0:

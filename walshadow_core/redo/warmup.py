@@ -19,10 +19,8 @@ from walshadow_core.stream.reader import WalReader
 
 def warmup() -> None:
     """Read a page that has no WAL, and apply no records."""
-    # What can't be written to is of another type for the compiler.
-    for page in (bytes(PAGE_SIZE), memoryview(bytearray(PAGE_SIZE))):
-        for _ in WalReader(Lsn(0), 15, 1 << 20).feed(page):
-            pass
+    for _ in WalReader(Lsn(0), 15, 1 << 20).feed(bytes(PAGE_SIZE)):
+        pass
     none = np.zeros(0, np.int64)
     buf: Bytes = np.zeros(PAGE_SIZE, np.uint8)
     records = parse_records(buf, none, none, none, none)

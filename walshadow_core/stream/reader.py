@@ -69,6 +69,8 @@ class WalReader:
         # Records are copied out of it, so that what the caller gave is not kept.
         joined = self._rest + bytes(data) if self._rest else data
         buf: Bytes = np.frombuffer(joined, np.uint8)
+        # What can't be written to is of another type for the compiler: let there be one.
+        buf.flags.writeable = False
         used = count = 0
         places = self._places
         while True:

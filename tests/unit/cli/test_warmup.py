@@ -39,6 +39,7 @@ def done(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(walshadow_core.decode.warmup, "warmup", lambda groups: steps.extend(groups))
     monkeypatch.setattr(walshadow_core.toast.warmup, "warmup", lambda: steps.append("toast"))
     monkeypatch.setattr(walshadow_core.redo.warmup, "warmup", lambda: steps.append("redo"))
+    monkeypatch.setattr(warmup, "_cpus", lambda: 1)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(numba.config, "DISABLE_JIT", 0)
     return steps
@@ -58,6 +59,33 @@ def test_the_first_run_says_that_it_compiles_and_the_second_says_nothing(done: l
     assert "[4/4] kernels of sink: " in said
     assert first_run(plugins) == ""
     assert done == [USUAL, "toast", "redo", "sink"]
+
+
+def test_with_several_cpus_processes_compile_and_the_program_loads(
+    done: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each step is one process's alone, whose lines are shown."""
+    monkeypatch.setattr(warmup, "_cpus", lambda: 2)
+    monkeypatch.setattr(warmup, "_COMPILE_STEPS", "import sys; [print(f'{n} of', len(sys.argv)) for n in sys.argv[1:]]")
+    plugins: Any = FakePlugins(done)
+    lines = first_run(plugins).splitlines()
+    names = {line.split("] ")[1].rpartition(" of ")[0] for line in lines[1:-1]}
+    assert names == {"the WAL", "sink", "usual types", "out-of-line values"}
+    assert [line.split("]")[0] for line in lines[1:-1]] == ["[1/4", "[2/4", "[3/4", "[4/4"]
+    assert done == [USUAL, "toast", "redo", "sink"]
+    assert first_run(plugins) == ""
+
+
+def test_what_such_a_process_does(
+    done: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("walshadow_core.plugins.Plugins.load", lambda: FakePlugins(done))
+    warmup.compile_steps(["the WAL", "sink"])
+    assert done == ["redo", "sink"]
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == [
+        "kernels of the WAL",
+        "kernels of sink",
+    ]
 
 
 def test_the_first_table_with_another_kind_of_type_compiles_what_it_needs(done: list[str]) -> None:
