@@ -43,6 +43,8 @@ MIN_SEGMENT, MAX_SEGMENT = 1 << 20, 1 << 30
 RECORD_HEADER: Final = 24
 MAX_RECORD: Final = 1020 << 20
 """SizeOfXLogRecord and XLogRecordMaxSize (``access/xlogrecord.h``)."""
+ROOM_BESIDE: Final = 8 + RECORD_HEADER
+"""Bytes that a buffer for a record must have beside the record's own."""
 RECORD_XID_AT, RECORD_PREV_AT, RECORD_INFO_AT, RECORD_RMID_AT, RECORD_CRC_AT = 4, 8, 16, 17, 20
 
 XLOG_RMGR: Final = 0
@@ -201,7 +203,7 @@ def scan_records(
             if count == start.size:
                 return FULL, at, used, count
             place = (used + 7) & ~7
-            if place + total > out.size:
+            if place + total + RECORD_HEADER > out.size:
                 state[TOTAL] = total
                 return NO_ROOM, at, used, count
             used = place

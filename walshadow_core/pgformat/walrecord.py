@@ -222,22 +222,23 @@ def _parse(
                 return b, i, OUTSIDE
             if b == room:
                 return b, i, ALL_TAKEN
+            u = np.uint64(b)
             last_id = sort
             flags = int(buf[np.uint64(at + 1)])
-            record[b] = i
-            block_id[b] = sort
-            fork[b] = flags & FORK_MASK
-            block_flags[b] = flags & ~FORK_MASK
+            record[u] = i
+            block_id[u] = sort
+            fork[u] = flags & FORK_MASK
+            block_flags[u] = flags & ~FORK_MASK
             if flags & FORK_MASK > LAST_FORK:
                 return b, i, BAD_FORK
             size = int(load16(buf, at + 2))
             if (size != 0) != (flags & HAS_DATA != 0):
                 return b, i, BAD_DATA
-            block_data_length[b] = size
+            block_data_length[u] = size
             contents += size
             at += BLOCK_HEADER
-            image_offset[b] = block_data_offset[b] = -1
-            image_length[b] = image_info[b] = hole_offset[b] = hole_length[b] = 0
+            image_offset[u] = block_data_offset[u] = -1
+            image_length[u] = image_info[u] = hole_offset[u] = hole_length[u] = 0
             if flags & HAS_IMAGE != 0:
                 if stop - at < IMAGE_HEADER + 2:
                     return b, i, OUTSIDE
@@ -258,27 +259,27 @@ def _parse(
                     return b, i, BAD_IMAGE
                 if how & IMAGE_COMPRESSED != 0 and size == PAGE_SIZE:
                     return b, i, BAD_IMAGE
-                image_length[b] = size
-                image_info[b] = how
-                hole_offset[b] = hole
-                hole_length[b] = gap
+                image_length[u] = size
+                image_info[u] = how
+                hole_offset[u] = hole
+                hole_length[u] = gap
                 image_bytes[i] += size
                 contents += size
             if flags & SAME_REL == 0:
                 if stop - at < LOCATOR_SIZE:
                     return b, i, OUTSIDE
                 for k in range(3):
-                    locator[k, b] = load32(buf, at + 4 * k)
+                    locator[k, u] = load32(buf, at + 4 * k)
                 at += LOCATOR_SIZE
             elif known < 0:
                 return b, i, NO_LOCATOR
             else:
                 for k in range(3):
-                    locator[k, b] = locator[k, known]
+                    locator[k, u] = locator[k, known]
             if stop - at < 4:
                 return b, i, OUTSIDE
             known = b
-            block[b] = load32(buf, at)
+            block[u] = load32(buf, at)
             at += 4
             b += 1
         if at + contents != stop:

@@ -79,7 +79,7 @@ class WalReader:
                 self._out, used, places[0], places[1], places[2], places[3], count, FUNCTION,
             )  # fmt: skip
             if status == walpage.NO_ROOM and count == 0:
-                self._out = np.empty(int(self._state[walpage.TOTAL]) + 8, np.uint8)
+                self._out = np.empty(int(self._state[walpage.TOTAL]) + walpage.ROOM_BESIDE, np.uint8)
                 continue
             if count:
                 records = self._take(count)
@@ -126,7 +126,7 @@ class WalReader:
         """A fresh buffer, with what there is of the record that is being put together at its start."""
         state = self._state
         total = int(state[walpage.TOTAL]) if state[walpage.START] >= 0 else 0
-        self._out = np.empty(max(_BATCH_BYTES, total + 8), np.uint8)
+        self._out = np.empty(max(_BATCH_BYTES, total + walpage.ROOM_BESIDE), np.uint8)
         if total:
             first = (used + 7) & ~7
             got = int(state[walpage.COLLECTED])
