@@ -471,6 +471,13 @@ def test_a_table_made_by_hand_with_wider_types(
         assert_changed(verify(walshadow, pg, db, clickhouse, "t"), *(f"id={column}" for column in BY_HAND))
 
 
+def test_one_table_at_a_time(pg_newest: PostgresServer, walshadow: Run, clickhouse: EmbeddedClickHouse) -> None:
+    """The last of two would be the only one that is compared."""
+    checked = verify(walshadow, pg_newest, "postgres", clickhouse, "a", "--table", "b")
+    assert (checked.code, checked.out) == (2, "")
+    assert "--table was given 2 times; verify compares one table" in checked.err
+
+
 def test_the_destination_is_read_as_a_reader_sees_it(
     pg_newest: PostgresServer, clickhouse: EmbeddedClickHouse, walshadow: Run
 ) -> None:

@@ -156,7 +156,7 @@ def _load(dsn: str, url: str, no_progress: bool) -> Callable[[], None]:
 def _verify(dsn: str, url: str, table: str) -> Callable[[], None]:
     from walshadow_core.cli.verify import verify
 
-    return lambda: verify(source=dsn, table=table, to=url)
+    return lambda: verify(source=dsn, tables=[table], to=url)
 
 
 def _command(run: Callable[[], None]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from walshadow_core.cli import signals
 from walshadow_core.cli.console import say, stderr_console
 from walshadow_core.cli.options import FromOption, Json, Source, To, ToOption, WithChildren, parse_options
 
@@ -142,9 +144,11 @@ def load(
         if catalog_from == "backup":
             kernels.join()
             catalog_reader = FilesReader(source, with_children, backup_source, console, plugins, options)
-        catalog, planned, refused, choices = _plan(
-            catalog_reader, tables, into or [], plugins, destination, options, replace, skip_refused, words
-        )
+        # A backup that is read for its catalog is to be ended, the rest can be left as it is.
+        with signals.interrupting() if catalog_from == "backup" else contextlib.nullcontext():
+            catalog, planned, refused, choices = _plan(
+                catalog_reader, tables, into or [], plugins, destination, options, replace, skip_refused, words
+            )
         if refused and not (skip_refused and planned):
             raise _refusal(refused)
         plugins.resolver(CopiedStatus(), {"resolver": resolver})
@@ -157,20 +161,11 @@ def load(
             raise typer.Exit(3 if refused else 0)
         kernels.join()
         try:
-            _run(
-                console,
-                plugins,
-                catalog_reader,
-                backup_source,
-                destination,
-                catalog,
-                planned,
-                stats,
-                options,
-                resolver,
-                no_progress,
-                choices,
-            )
+            with signals.interrupting():
+                _run(
+                    console, plugins, catalog_reader, backup_source, destination, catalog, planned, stats, options,
+                    resolver, no_progress, choices,
+                )  # fmt: skip
         except WalshadowError as error:
             stats.fail(str(error))
             if as_json:
@@ -311,9 +306,10 @@ def _report(console: Console, stats: LoadStats, url: str, as_json: bool) -> None
         if table.failed:
             say(console, f"failed: {table.name}: {table.error}")
         else:
-            say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows")
-    if stats.start and stats.end and not stats.all_failed:
-        say(console, f"as of {stats.start.b_redo} to {stats.end.b_end}, in {stats.seconds:.1f} s, into {url}")
+            exact = f", exact as of {table.exact_at}" if table.exact_at is not None else ""
+            say(console, f"loaded: {table.name} -> {table.destination}: {table.rows_written:,} rows{exact}")
+    if not stats.all_failed:
+        say(console, f"in {stats.seconds:.1f} s, into {url}")
     if as_json:
         typer.echo(json.dumps(stats.summary()))
 

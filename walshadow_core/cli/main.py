@@ -13,7 +13,6 @@ import errno
 import functools
 import logging
 import os
-import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, TextIO, cast
@@ -21,7 +20,7 @@ from typing import Annotated, Any, TextIO, cast
 import typer
 from typer.core import TyperGroup
 
-from walshadow_core.cli import inspect, plugins
+from walshadow_core.cli import inspect, plugins, signals
 from walshadow_core.cli.demo import demo
 from walshadow_core.cli.load import load
 from walshadow_core.cli.options import remember, scrubbed
@@ -61,7 +60,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command; Ctrl-C says so in one word instead of being silent."""
         try:
-            return super().invoke(ctx)
+            with signals.interrupting():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise SystemExit(_interrupted()) from None
 
@@ -77,7 +77,7 @@ app = typer.Typer(
 )
 
 # In the order of --help.
-for _command in (demo, load, verify, warmup):
+for _command in (demo, signals.ending_at_once()(load), verify, warmup):
     app.command()(_command)
 app.add_typer(inspect.app, name="inspect")
 app.add_typer(plugins.app, name="plugins")
@@ -183,9 +183,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     try:
         if argv is None:
+            signals.begin()
             hide_argv()
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                signal.signal(number, _terminate)
         try:
             app(args=None if argv is None else list(argv), prog_name=PROGRAM)
         finally:
@@ -207,11 +206,6 @@ def _run(argv: Sequence[str] | None) -> int:
     except Exception as error:
         return _report(error)
     return EXIT_DONE
-
-
-def _terminate(number: int, frame: object) -> None:
-    """SIGTERM and SIGHUP end a command as Ctrl-C does: staging is dropped, the backup ends."""
-    raise KeyboardInterrupt
 
 
 def _report(error: Exception) -> int:

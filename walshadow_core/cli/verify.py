@@ -16,7 +16,7 @@ _DIFFERENT = 4
 def verify(
     source: Source,
     to: To,
-    table: Annotated[str, typer.Option("--table", "-t", help="The source table, as SQL names it.")],
+    tables: Annotated[list[str], typer.Option("--table", "-t", help="The source table, as SQL names it.")],
     into: Annotated[
         str | None, typer.Option(help="The destination's name for it, where that is not the table's own.")
     ] = None,
@@ -37,20 +37,22 @@ def verify(
     \b
     Exit codes: 0 equal, 1 failed, 2 wrong usage, 4 differences found (the first 20 keys are printed).
     """
-    from walshadow_core.api import ComparableDestination, DestinationError, TableRefused
+    from walshadow_core.api import ComparableDestination, DestinationError, TableRefused, UsageError
     from walshadow_core.backfill.naming import destination_names
     from walshadow_core.catalog.codecs import with_codecs
     from walshadow_core.catalog.sql import read_catalog
     from walshadow_core.plugins import Plugins
     from walshadow_core.verify.verify import verify_table
 
+    if len(tables) != 1:
+        raise UsageError(f"--table was given {len(tables)} times", "verify compares one table: run it for each")
     console = stderr_console()
     plugins = Plugins.load()
     destination = plugins.destination(to, parse_options(to_option, "--to-option"))
     try:
         if not isinstance(destination, ComparableDestination):
             raise DestinationError(f"{destination.display_url}: this kind of destination can't be compared")
-        catalog = read_catalog(source, [table], with_children=with_children)
+        catalog = read_catalog(source, tables, with_children=with_children)
         for name, reason in catalog.refused:
             raise TableRefused(reason if name in reason else f"{name}: {reason}")
         relation = with_codecs(catalog.relations, plugins.type_codec)[0]

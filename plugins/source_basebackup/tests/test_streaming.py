@@ -170,6 +170,16 @@ def test_the_server_stops(source: MakeSource) -> None:
                 live.take(30)
 
 
+def test_someone_ends_the_stream(pg_newest: PostgresServer, source: MakeSource) -> None:
+    """So does a server that may not keep so much WAL (max_slot_wal_keep_size): its own words and the remedy come out."""
+    with source(pg_newest).stream() as live, pytest.raises(SourceError) as caught:
+        pg_newest.execute("select pg_terminate_backend(pid) from pg_stat_replication")
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            live.take(0.1)
+    assert "57P01" in str(caught.value) and "max_slot_wal_keep_size" in str(caught.value)
+
+
 def test_leaving_early_is_quick(pg_newest: PostgresServer, source: MakeSource, until: Until) -> None:
     """Whatever is still queued."""
     pg_newest.execute(MORE.format(n=5000))

@@ -18,7 +18,8 @@ _REMEDIES = {
     "53400": "raise max_replication_slots at the source and restart it, or drop a slot that nobody uses",
     "55000": AGAIN,
     "57014": "someone cancelled it at the source: " + AGAIN,
-    "57P01": "someone ended the connection, or the source is stopping: " + AGAIN,
+    "57P01": "someone ended the connection, or the source is stopping, or it was to keep more WAL than its "
+    "max_slot_wal_keep_size allows: " + AGAIN,
     "57P02": "a process of the source crashed: see its log, and " + AGAIN,
     "57P03": "the source is starting or stopping: wait, and " + AGAIN,
     "58030": "the server can't read one of its own files: see its log",

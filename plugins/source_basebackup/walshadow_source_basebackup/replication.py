@@ -200,8 +200,10 @@ class ReplicationConnection:
     def end_copy(self) -> None:
         """Say that nothing more comes from this side. Raises SourceError."""
         with self._lock:
-            try:
+            # Refused where an error of the server has ended it already: the next result is that error.
+            with contextlib.suppress(psycopg.OperationalError):
                 self._pg.put_copy_end()
+            try:
                 while self._pg.flush():
                     self._wait_for_input()
             except psycopg.OperationalError as error:
