@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from walshadow_core.cli.console import table_console
 from walshadow_core.cli.options import OptionalSource
 
 if TYPE_CHECKING:
     from walshadow_core.cli.heapfile import RowView
     from walshadow_core.pgformat.pageview import LineView, PageView
 
-_File = Annotated[
-    Path, typer.Argument(help="A file of a table's main fork, such as base/16384/16387 or 16387.1.", dir_okay=False)
-]
+_File = Annotated[Path, typer.Argument(help="A file of a table's main fork, such as base/16384/16387 or 16387.1.")]
 _Table = Annotated[
     str | None, typer.Option("--table", "-t", help="The table that the file is of: its rows are decoded.")
 ]
@@ -108,8 +107,6 @@ class _Printer:
             typer.echo(f"{name}: {damaged} damaged page{'s' if damaged > 1 else ''}", err=True)
 
 
-_WIDE = 1 << 16
-
 _LINE_TITLES = ("lp", "state", "offset", "length", "xmin", "xmax", "ctid", "natts", "hoff", "flags")
 
 
@@ -187,7 +184,6 @@ def _print_rows(rows: list[RowView]) -> None:
 
 
 def _print_grid(titles: tuple[str, ...], rows: Any) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -196,6 +192,4 @@ def _print_grid(titles: tuple[str, ...], rows: Any) -> None:
         table.add_column(Text(title), overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    console = Console()
-    # A pipe has no width: nothing is folded there.
-    (console if console.is_terminal else Console(width=_WIDE)).print(table)
+    table_console().print(table)

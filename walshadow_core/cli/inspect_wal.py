@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from walshadow_core.cli.console import table_console
+
 if TYPE_CHECKING:
     from walshadow_core.api import Lsn
     from walshadow_core.pgformat.walrecord import WalRecords
+    from walshadow_core.stream.files import Stretch, StretchReader
 
 _FORKS = ("main", "fsm", "vm", "init")
 
 
 def wal(
-    files: Annotated[list[Path], typer.Argument(help="WAL segments, in any order.", exists=True, dir_okay=False)],
+    files: Annotated[list[Path], typer.Argument(help="WAL segments, in any order.")],
     stats: Annotated[bool, typer.Option("--stats", help="Counts and bytes per record type, no records.")] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="A JSON object per record on a line of its own; with --stats, one in all.")
@@ -32,14 +35,14 @@ def wal(
 ) -> None:
     """Print the records of WAL segments.
 
-    Ends with exit code 1 where the WAL can't be read on before the last file; in the last one, that is just its end.
+    Exit code 1 where the WAL can't be read on before the last file, a segment is missing between two files, or the
+    last file is cut. That the WAL ends inside the last file is no error: a server's last segment is such a file.
 
     \b
     walshadow inspect wal pg_wal/0000000100000000000000*
     walshadow inspect wal --rmgr Heap --start 0/3000028 --json pg_wal/000000010000000000000003
     walshadow inspect wal --stats pg_wal/0000000100000000000000*
     """
-    from walshadow_core.api import FormatError
     from walshadow_core.pgformat.walnames import RMGRS
     from walshadow_core.stream.files import StretchReader, stretches
 
@@ -49,7 +52,15 @@ def wal(
     totals: Counter[tuple[str, str]] = Counter()
     rec_bytes: Counter[tuple[str, str]] = Counter()
     image_bytes: Counter[tuple[str, str]] = Counter()
-    for stretch in stretches(files):
+    before: Stretch | None = None
+    found = stretches(files, _complain)
+    broken = not found
+    for stretch in found:
+        missing = before.missing_before(stretch) if before is not None else None
+        if missing:
+            _complain(missing)
+            broken = True
+        before = stretch
         reader = StretchReader(stretch)
         for batch in reader.records():
             for record in _described(batch, stretch.major):
@@ -67,18 +78,42 @@ def wal(
                     image_bytes[kind] += record["image_bytes"]
                 else:
                     typer.echo(_as_json(record) if as_json else _as_line(record))
-        if reader.end is not None:
-            message = f"the WAL ends at {reader.end.lsn} in {reader.path}: {reader.end.reason}"
-            if not reader.in_last_file:
-                raise FormatError(message, "the segment is damaged or incomplete: fetch it again")
-            if not as_json:
-                typer.echo(message, err=True)
+        broken |= _say_end(reader)
     if stats:
         rows = [
             {"rmgr": k[0], "type": k[1], "count": n, "bytes": rec_bytes[k], "image_bytes": image_bytes[k]}
             for k, n in sorted(totals.items())
         ]
         _print_stats(rows, as_json)
+    if broken:
+        raise typer.Exit(1)
+
+
+def _complain(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _say_end(reader: StretchReader) -> bool:
+    """Say where and why the WAL ended before the files did; gives whether that is more than a live WAL's end."""
+    from walshadow_core.api import FormatError
+    from walshadow_core.pgformat.walpage import BAD_CHECKSUM, BAD_FLAGS, BAD_SEGMENT, REASONS
+
+    segment, end = reader.segment, reader.end
+    cut = segment.cut if segment.path.suffix != ".partial" else None
+    if end is None:
+        if cut:
+            _complain(f"the WAL ends at {reader.position}: {cut}")
+        return cut is not None
+    message = f"the WAL ends at {end.lsn} in {segment.path}: {end.reason}"
+    if not reader.in_last_file:
+        raise FormatError(message, "the segment is damaged or incomplete: fetch it again")
+    if end.reason == REASONS[BAD_CHECKSUM]:
+        message += ": it is damaged, or was not written to its end yet; nothing after it was read"
+    _complain(message)
+    if cut:
+        _complain(cut)
+    # What is left of a recycled segment has neither.
+    return cut is not None or end.reason in (REASONS[BAD_FLAGS], REASONS[BAD_SEGMENT])
 
 
 def _known(names: dict[str, str], word: str) -> str:
@@ -153,7 +188,6 @@ def _print_stats(rows: list[dict[str, Any]], as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps({"types": rows, "total": total}))
         return
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(box=None, padding=(0, 2), header_style="bold")
@@ -168,4 +202,4 @@ def _print_stats(rows: list[dict[str, Any]], as_json: bool) -> None:
             row["rmgr"], row["type"], f"{row['count']:,}", f"{row['bytes']:,}", f"{row['image_bytes']:,}",
             f"{share:.1f}",
         )  # fmt: skip
-    Console().print(table)
+    table_console().print(table)
