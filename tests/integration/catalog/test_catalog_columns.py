@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tests.conftest import MAJORS
 from walshadow_core.catalog.files.columns import CATALOGS, columns, descriptor
 from walshadow_core.catalog.files.encodings import encoding_name
 from walshadow_core.testing.postgres import PostgresServer
@@ -21,16 +24,18 @@ def test_every_column_of_every_catalog(pg: PostgresServer) -> None:
         ], catalog.name
 
 
-def test_oids_and_first_files(pg: PostgresServer) -> None:
-    """In a database that is as initdb made it, every catalog's file has the catalog's oid for a number."""
-    for catalog in CATALOGS:
-        oid, number, first, shared = pg.execute(
-            """select oid::int8, relfilenode::int8, pg_relation_filenode(oid)::int8, relisshared from pg_class
-               where oid = %s::regclass""",
-            (f"pg_catalog.{catalog.name}",),
-        )[0]
-        assert (oid, number == 0, shared) == (catalog.oid, catalog.mapped, catalog.shared), catalog.name
-        assert first == catalog.oid
+@pytest.mark.parametrize("major", MAJORS)
+def test_oids_and_first_files(major: int) -> None:
+    """In a cluster that is as initdb made it, every catalog's file has the catalog's oid for a number."""
+    with PostgresServer(major) as fresh:
+        for catalog in CATALOGS:
+            oid, number, first, shared = fresh.execute(
+                """select oid::int8, relfilenode::int8, pg_relation_filenode(oid)::int8, relisshared from pg_class
+                   where oid = %s::regclass""",
+                (f"pg_catalog.{catalog.name}",),
+            )[0]
+            assert (oid, number == 0, shared) == (catalog.oid, catalog.mapped, catalog.shared), catalog.name
+            assert first == catalog.oid
 
 
 def test_every_encoding_of_a_database(pg: PostgresServer) -> None:
