@@ -115,8 +115,9 @@ def load_while_written(
             assert writers.held["rolled back"] not in after and writers.held["after"] not in after
         tail = pg.execute("select pg_relation_filepath('tail')", database=db)[0][0]
         was_cut = tail in cut_off(pg, b_redo, b_end)
-        # What was updated stays while a prepared transaction is older, and may be at the end.
-        assert was_cut or held
+        # What was updated stays while a prepared transaction is older, and may be at the end; of two windows the last one
+        # is looked at, and may be short.
+        assert was_cut or held or 2 in passes
         passes_of = {t["table"].removeprefix("public."): t["passes"] for t in done.json["tables"]}
         autovacuums = pg.execute("select sum(autovacuum_count) from pg_stat_all_tables", database=db)[0][0]
         print(
