@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 
-from walshadow_core.api import BackupSource, BackupStart, Lsn, SourceError, WalStreamSource
+from walshadow_core.api import BackupSource, BackupStart, Lsn, WalStreamSource
 from walshadow_core.backfill.finalcatalog import FinalCatalog, Redone
 from walshadow_core.backfill.options import LoadOptions
-from walshadow_core.backfill.window import Window, open_failed, window_status
+from walshadow_core.backfill.window import Window, wal_stream, window_status
 from walshadow_core.catalog.files.collect import CatalogFiles
 from walshadow_core.catalog.files.database import at_databases
 from walshadow_core.pgformat.control import ControlFile
@@ -49,14 +47,10 @@ def wal_beside(source: BackupSource, options: LoadOptions) -> Iterator[CatalogWa
     if not options.window or not isinstance(source, WalStreamSource):
         yield None
         return
-    folder = options.spool_folder or Path(tempfile.gettempdir())
     with ExitStack() as held:
-        try:
-            stream = held.enter_context(source.stream())
-        except SourceError as error:
-            raise open_failed(error) from error
-        store = PageStore(options.memory // 8, folder)
+        stream = held.enter_context(wal_stream(source))
+        store = PageStore(options.memory // 8, options.folder)
         held.callback(store.close)
-        window = Window(stream, MemoryBudget(options.memory // 4), folder, lambda error: None)
+        window = Window(stream, MemoryBudget(options.memory // 4), options.folder, lambda error: None)
         held.callback(window.close)
         yield CatalogWal(window, store)

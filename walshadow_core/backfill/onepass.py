@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import tempfile
 import threading
 import time
 from collections import defaultdict
@@ -39,7 +38,7 @@ from walshadow_core.backfill.reader import CHUNK_PAGES, BackupReader, BufferPool
 from walshadow_core.backfill.recheck import Ended, Recheck
 from walshadow_core.backfill.routing import Router
 from walshadow_core.backfill.stats import LoadStats, TableStats
-from walshadow_core.backfill.window import Window, open_failed, window_status
+from walshadow_core.backfill.window import Window, wal_stream, window_status
 from walshadow_core.backfill.worker import DecodeWorker, Part, TableBatch, WorkerSettings
 from walshadow_core.backfill.writer import MetaColumns, WriterLoop
 from walshadow_core.catalog.sql import ClusterFacts
@@ -157,7 +156,7 @@ class Pass:
         return self._again
 
     def _walk_and_write(self, buffers: int) -> None:
-        folder = self._options.spool_folder or Path(tempfile.gettempdir())
+        folder = self._options.folder
         # A quarter of what is free for what waits; beside redo less, as files hold the rest of it just as well, and as
         # much for its pages. The rest is for batches.
         free = self._options.memory - buffers * _MIB
@@ -247,10 +246,7 @@ class Pass:
         if self._streamed is None:
             return None
         self._stats.phase = "connecting for the WAL"
-        try:
-            stream = connections.enter_context(self._streamed.stream())
-        except SourceError as error:
-            raise open_failed(error) from error
+        stream = connections.enter_context(wal_stream(self._streamed))
         window = Window(stream, budget, folder, self._fail_pass)
         connections.callback(window.stop)
         return window

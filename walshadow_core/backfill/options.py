@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +32,11 @@ class LoadOptions:
     spool_folder: Path | None = None
     window: bool = True
     small: int | None = None
+
+    @property
+    def folder(self) -> Path:
+        """Where what does not fit into memory is kept: ``spool_folder``, or the one for temporary files."""
+        return self.spool_folder or Path(tempfile.gettempdir())
 
     @property
     def spool_below(self) -> int:

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from walshadow_core.api import BackupStart, Bytes, Lsn, RelFileLocator, SourceError, WalshadowError, WalStream
+from walshadow_core.api import BackupStart, Bytes, Lsn, RelFileLocator, SourceError, WalStream, WalStreamSource
 from walshadow_core.backfill.watch import Watch
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.redo.store import PageStore
@@ -192,7 +193,16 @@ def window_status(redo: Redo) -> WindowStatus:
     return WindowStatus(xids, states, multis, updaters, redo.first_multi)
 
 
-def open_failed(error: WalshadowError) -> SourceError:
-    """The WAL can't be streamed: there is a way without."""
-    remedy = f"{error.remedy}, or load with --no-wal" if error.remedy else "load with --no-wal"
-    return SourceError(f"{error.message} (beside the backup, a load streams the WAL, to be exact)", remedy)
+@contextmanager
+def wal_stream(source: WalStreamSource) -> Iterator[WalStream]:
+    """The source's WAL from now on. Raises SourceError; where it can't be streamed, that says that there is a way
+    without."""
+    with ExitStack() as held:
+        try:
+            stream = held.enter_context(source.stream())
+        except SourceError as error:
+            remedy = f"{error.remedy}, or load with --no-wal" if error.remedy else "load with --no-wal"
+            raise SourceError(
+                f"{error.message} (beside the backup, a load streams the WAL, to be exact)", remedy
+            ) from error
+        yield stream
