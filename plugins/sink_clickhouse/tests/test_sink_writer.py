@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import walshadow_sink_clickhouse.parts as parts_module
 import walshadow_sink_clickhouse.writer as writer_module
 from walshadow_sink_clickhouse.blocks import BlockPool
 from walshadow_sink_clickhouse.client import Connection, connect
@@ -326,9 +327,7 @@ def test_the_server_goes_away(tmp_path: Path) -> None:
 
 def test_merges_are_held_and_let_go(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Staging is not merged while it is filled, up to a number of inserts; what is published is merged."""
-    from walshadow_sink_clickhouse import writer as module
-
-    monkeypatch.setattr(module, "MERGES_HELD", 12)
+    monkeypatch.setattr(parts_module, "MERGES_HELD", 12)
     for inserts, parts in ((11, 11), (12, None)):
         destination = opened()
         plan = destination.plan(make_relation(SIMPLE), "t")
@@ -338,11 +337,73 @@ def test_merges_are_held_and_let_go(opened: Any, monkeypatch: pytest.MonkeyPatch
         writer._wait()
         where = f"active AND database = '{destination._database}' AND table = '{plan.staging}'"
         count = int(destination._connection.rows(f"SELECT count() FROM system.parts WHERE {where}")[0][0])
-        assert writer._merges_held == (parts is not None) and (parts is None or count == parts)
+        assert writer._parts._held == (parts is not None) and (parts is None or count == parts)
         writer.finish()
         destination._connection.run(f"OPTIMIZE TABLE {destination._name(plan.staging)} FINAL")
         assert destination._connection.rows(f"SELECT count() FROM system.parts WHERE {where}") in ([[1]], [["1"]])
         destination.close()
+
+
+def settings_of(destination: Any, table: str) -> str:
+    """What the table says after SETTINGS."""
+    where = f"database = '{destination._database}' AND name = '{table}'"
+    full: str = destination._connection.rows(f"SELECT engine_full FROM system.tables WHERE {where}")[0][0]
+    return full.partition("SETTINGS ")[2]
+
+
+def part_types(destination: Any, table: str) -> set[str]:
+    """How the parts of a table are kept."""
+    where = f"active AND database = '{destination._database}' AND table = '{table}'"
+    return {row[0] for row in destination._connection.rows(f"SELECT part_type FROM system.parts WHERE {where}")}
+
+
+@pytest.mark.parametrize("own", [None, "", "min_bytes_for_wide_part = 1000"])
+def test_large_inserts_make_parts_of_one_file(opened: Any, own: str | None) -> None:
+    """While staging is filled alone: what is published has the settings that it would have without us. A table that
+    is there and says itself what its parts are is left as it is."""
+    destination = opened()
+    if own is not None:
+        destination.create_staging(destination.plan(make_relation(SIMPLE), "t")).finish()
+        destination.rename("t__wsstg", "t")
+        if own:
+            destination._connection.run(f"ALTER TABLE {destination._name('t')} MODIFY SETTING {own}")
+    plan = destination.plan(make_relation(SIMPLE), "t", replace=True)
+    writer = destination.create_staging(plan)
+    before = settings_of(destination, plan.staging)
+    writer.write(simple_batch([1]))
+    writer._wait()
+    assert settings_of(destination, plan.staging) == before
+    writer.write(simple_batch(range(2, 400_000)))
+    writer._wait()
+    assert ("min_bytes_for_wide_part = 67108864" in settings_of(destination, plan.staging)) == (not own)
+    assert part_types(destination, plan.staging) == ({"Compact", "Wide"} if own else {"Compact"})
+    writer.finish()
+    assert settings_of(destination, plan.staging) == before
+    destination._connection.run(f"OPTIMIZE TABLE {destination._name(plan.staging)} FINAL")
+    assert part_types(destination, plan.staging) == {"Wide"}
+    destination.close()
+
+
+def test_two_inserts_are_on_their_way_at_a_time(opened: Any) -> None:
+    """The third waits for one of them; all are counted."""
+    destination = opened()
+    plan = slow_staging(destination)
+    writer = destination.create_staging(plan)
+    started = time.monotonic()
+    for first in (0, 100):
+        writer.write(simple_batch(range(first, first + 50)))
+    assert time.monotonic() - started < 1
+    for _ in range(200):
+        if len(running(destination._connection, destination)) == 2:
+            break
+        time.sleep(0.01)
+    else:
+        raise AssertionError("they did not run beside each other")
+    writer.write(simple_batch([1000]))
+    assert len(running(destination._connection, destination)) <= 2
+    writer.finish()
+    assert writer.stats.rows == 101
+    destination.close()
 
 
 def test_nothing_is_sent_twice(embedded_path: Path, database: str) -> None:

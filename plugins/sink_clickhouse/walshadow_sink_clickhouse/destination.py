@@ -115,7 +115,7 @@ class ClickHouseDestination:
             plan,
             self._database,
             control=connection,
-            inserts=connect(self._target),
+            lane=lambda: connect(self._target),
             reach=lambda: connect(self._target, _TO_END),
             storage=lambda: self.storage_id(plan.staging),
             pool=self._pool,

@@ -1,4 +1,4 @@
-"""Fills a staging table: encodes in the caller's thread while the block before goes in from its own."""
+"""Fills a staging table: encodes in the caller's thread while the blocks before go in from their own."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as NotYet
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +16,7 @@ from walshadow_core.api import DestinationError, TablePlan, WriteStats
 from walshadow_sink_clickhouse.blocks import Block, BlockPool
 from walshadow_sink_clickhouse.client import Connection
 from walshadow_sink_clickhouse.native import NativeEncoder
+from walshadow_sink_clickhouse.parts import StagingParts
 from walshadow_sink_clickhouse.planning import Landing
 from walshadow_sink_clickhouse.quoting import identifiers, literal, qualified
 from walshadow_sink_clickhouse.settings import OutOfRange
@@ -26,12 +26,11 @@ log = logging.getLogger(__name__)
 QUERY_PREFIX = "walshadow-"
 """How the query id, and the log_comment, of every insert of ours begins."""
 
-MERGES_HELD = 100
-"""Inserts during which staging is not merged: a load of less is quicker without, a longer one must not leave too
-many parts."""
-
 SEND_BYTES, SEND_ROWS = 32 << 20, 500_000
 """What makes a block worth an insert: each makes a part, and one of millions of rows was slower than several."""
+
+LANES = 2
+"""Inserts of one table at a time: one is parsed while the other is written."""
 
 PATIENCE = 60.0
 """Seconds that abort() gives a server to end an insert."""
@@ -78,11 +77,10 @@ def end_earlier_inserts(connection: Connection, database: str, staging: str) -> 
 class NativeStagingWriter:
     """The StagingWriter of one plan.
 
-    At most two of its blocks are in memory: one being filled, one on its way. Batches are gathered in a block until it
-    is large enough to be worth an insert, so that they themselves can be small: they are then encoded while they are
-    in the CPU's cache. ``control`` runs statements on the
-    staging table while ``inserts``, which is the writer's own, is busy; ``storage`` gives the
-    staging table's uuid at any moment; ``reach`` opens one more connection,
+    At most three of its blocks are in memory: one being filled, two on their way. Batches are gathered in a block until
+    it is large enough to be worth an insert, so that they themselves can be small: they are then encoded while they are
+    in the CPU's cache. ``control`` runs statements on the staging table while inserts are on connections of their own,
+    which ``lane`` opens; ``storage`` gives the staging table's uuid at any moment; ``reach`` opens one more connection,
     which abort() ends and drops by, whatever the others wait for.
     """
 
@@ -91,7 +89,7 @@ class NativeStagingWriter:
         plan: TablePlan,
         database: str,
         control: Connection,
-        inserts: Connection,
+        lane: Callable[[], Connection],
         reach: Callable[[], Connection],
         storage: Callable[[], str | None],
         pool: BlockPool,
@@ -100,7 +98,7 @@ class NativeStagingWriter:
     ) -> None:
         landing: Landing = plan.private
         self._control = control
-        self._inserts = inserts
+        self._open_lane = lane
         self._reach = reach
         self._storage = storage
         self._made = storage()
@@ -109,9 +107,7 @@ class NativeStagingWriter:
         self._into = insert_sql(database, plan.staging, [c.name for c in landing.sent])
         self._table = plan.table
         staging = qualified(database, plan.staging)
-        self._hold_merges = f"SYSTEM STOP MERGES {staging}"
-        self._let_merge = f"SYSTEM START MERGES {staging}"
-        self._merges_held = False
+        self._parts = StagingParts(control, database, plan.staging)
         self._drop = f"DROP TABLE IF EXISTS {staging}"
         self._count = f"SELECT count() FROM {staging}"
         self._settings = insert_settings(timeout)
@@ -119,8 +115,8 @@ class NativeStagingWriter:
         self._sent = 0
         self._given_up = threading.Event()
         self._starting = threading.Lock()
-        """Held while an insert is begun, and while abort() says that no more may be."""
-        self._flight: Future[None] | None = None
+        """Held while an insert is begun or counted, and while abort() says that no more may be."""
+        self._lanes: list[_Lane] = []
         self._filling: Block | None = None
         self._stats = WriteStats(adjusted=self._encoder.adjusted)
 
@@ -165,15 +161,12 @@ class NativeStagingWriter:
         return True
 
     def _send(self, block: Block) -> None:
-        """Insert the block once the one before is in; it goes back to the pool."""
+        """Insert the block once there is a lane for it; it goes back to the pool."""
         try:
-            self._wait()
+            lane = self._free_lane()
             self._sent += 1
-            if self._sent == 1:
-                self._stop_merges()
-            elif self._sent == MERGES_HELD:
-                self._start_merges()
-            self._begin(block)
+            self._parts.before_insert(block.used)
+            self._begin(block, lane)
         except BaseException:
             self._pool.give(block)
             raise
@@ -189,12 +182,12 @@ class NativeStagingWriter:
                 f"another load of {self._table} has made, or written to, the same staging table",
                 "let one end before the next begins",
             )
-        self._start_merges()
+        self._parts.settle()
         self._check()
         self.close()
 
     def abort(self) -> None:
-        """End the insert that is on its way, then drop the staging table. Any thread may call it: a write() or
+        """End the inserts that are on their way, then drop the staging table. Any thread may call it: a write() or
         finish() that another one is in ends with a DestinationError. A server that does not answer is given up after
         a minute, with a warning; the next load into the table ends and drops what is left."""
         with self._starting:
@@ -206,8 +199,8 @@ class NativeStagingWriter:
             log.warning("staging table not dropped: %s", error)
             return
         try:
-            if not self._end_flight(ending):
-                log.warning("staging table not dropped: an insert into it did not end")
+            if not self._end_flights(ending):
+                log.warning("staging table not dropped: inserts into it did not end")
                 return
             ending.run(self._drop)
         except DestinationError as error:
@@ -217,26 +210,23 @@ class NativeStagingWriter:
         self.close()
 
     def close(self) -> None:
-        """Close the connection, once the insert that is in flight has ended. For a writer that was neither finished
+        """Close the connections, once the inserts that are in flight have ended. For a writer that was neither finished
         nor aborted."""
-        if self._flight is not None and not self._given_up.is_set():
-            self._flight.exception()
+        if not self._given_up.is_set():
+            wait(lane.flight for lane in self._lanes)
         if (left := self._take_filling()) is not None:
             self._pool.give(left)
-        self._inserts.close()
+        for lane in self._lanes:
+            lane.connection.close()
 
-    def _end_flight(self, ending: Connection) -> bool:
-        """Kill the insert that is on its way until it has ended; False if it does not."""
-        flight = self._flight
+    def _end_flights(self, ending: Connection) -> bool:
+        """Kill the inserts that are on their way until they have ended; False if they do not."""
+        flights = [lane.flight for lane in self._lanes]
         deadline = time.monotonic() + PATIENCE
-        while flight is not None:
+        while not all(flight.done() for flight in flights):
             self._kill(ending)
-            try:
-                flight.exception(1.0)
-                break
-            except NotYet:
-                if time.monotonic() > deadline:
-                    return False
+            if wait(flights, 1.0).not_done and time.monotonic() > deadline:
+                return False
         # What the server still runs though the connection broke.
         self._kill(ending)
         return True
@@ -254,23 +244,27 @@ class NativeStagingWriter:
     def _was_given_up(self) -> DestinationError:
         return DestinationError(f"the load of table {self._table!r} was given up")
 
-    def _stop_merges(self) -> None:
-        try:
-            self._control.run(self._hold_merges)
-            self._merges_held = True
-        except DestinationError as error:
-            log.debug("staging is merged while it is filled: %s", error)
-
-    def _start_merges(self) -> None:
-        if self._merges_held:
-            self._control.run(self._let_merge)
-            self._merges_held = False
-
     def _wait(self) -> None:
-        if self._flight is not None:
-            self._flight.result()
+        for lane in self._lanes:
+            lane.flight.result()
 
-    def _begin(self, block: Block) -> None:
+    def _free_lane(self) -> _Lane:
+        """One that nothing is on: there may be none yet. Raises DestinationError, of an earlier block."""
+        if len(self._lanes) == LANES:
+            wait([lane.flight for lane in self._lanes], return_when=FIRST_COMPLETED)
+        for lane in self._lanes:
+            if lane.flight.done():
+                lane.flight.result()
+                return lane
+        lane = _Lane(self._open_lane())
+        with self._starting:
+            if not self._given_up.is_set():
+                self._lanes.append(lane)
+                return lane
+        lane.connection.close()
+        raise self._was_given_up()
+
+    def _begin(self, block: Block, lane: _Lane) -> None:
         """Insert ``block`` from a thread of its own. It is a daemon: one that waits for a server which does not answer
         must not keep the program from ending."""
         flight: Future[None] = Future()
@@ -278,7 +272,7 @@ class NativeStagingWriter:
 
         def insert() -> None:
             try:
-                self._insert(block, query_id)
+                self._insert(block, lane.connection, query_id)
             except BaseException as error:
                 flight.set_exception(error)
             else:
@@ -287,12 +281,22 @@ class NativeStagingWriter:
         with self._starting:
             self._check()
             threading.Thread(target=insert, name=f"insert-{self._table}", daemon=True).start()
-            self._flight = flight
+            lane.flight = flight
 
-    def _insert(self, block: Block, query_id: str) -> None:
+    def _insert(self, block: Block, connection: Connection, query_id: str) -> None:
         try:
-            self._inserts.insert(self._into, block, {**self._settings, "log_comment": query_id}, query_id)
-            self._stats.rows += block.rows
-            self._stats.bytes += block.used
+            connection.insert(self._into, block, {**self._settings, "log_comment": query_id}, query_id)
+            with self._starting:
+                self._stats.rows += block.rows
+                self._stats.bytes += block.used
         finally:
             self._pool.give(block)
+
+
+class _Lane:
+    """A connection for inserts, and what is on it or was last."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.flight: Future[None] = Future()
+        self.flight.set_result(None)
