@@ -139,7 +139,7 @@ def read_back(command: PlainCommand, view_sizes: Sequence[int]) -> dict[str, byt
     files=st.lists(st.integers(0, 200_000), max_size=4),
     sizes=st.lists(st.sampled_from([1, 511, 512, 4095, 4096, 8192, 32768]) | st.integers(1, 40_000), min_size=1, max_size=3),
     cuts=st.lists(st.sampled_from([1000, 5, 6, 32774, 100_000]) | st.integers(200, 200_000), min_size=1, max_size=4),
-    views=st.lists(st.sampled_from([8192, 1 << 20]) | st.integers(100, 300_000), min_size=1, max_size=3),
+    views=st.lists(st.sampled_from([8192, 1 << 20, 4 << 20]) | st.integers(100, 300_000), min_size=1, max_size=3),
     beside=st.lists(st.sampled_from(BESIDE), min_size=1, max_size=5),
     seed=st.integers(0, 1000),
 )  # fmt: skip
@@ -168,7 +168,7 @@ def test_a_large_file_as_a_server_sends_it() -> None:
             return size
 
         command.content_into = counted  # type: ignore[method-assign]
-        assert read_back(command, [1 << 20]) == expected
+        assert read_back(command, [2 << 20]) == expected
         assert into > 16 << 20
 
 

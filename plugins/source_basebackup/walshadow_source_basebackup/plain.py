@@ -21,7 +21,9 @@ from walshadow_source_basebackup.errors import CONNECTION_LOST, reported
 
 Row = tuple[str | None, ...]
 
-_BUFFER = (1 << 20) + messages.MOST
+_MOST_AT_ONCE = 1 << 20
+"""Bytes that are read at a time, with no copy on the way: what has to be put back must have room."""
+_BUFFER = _MOST_AT_ONCE + messages.MOST
 _FIRST = 1
 """Where reading begins: the byte before is for the kind of a piece that begins there."""
 _LENGTH, _SHORTEST = 4, 5
@@ -122,6 +124,7 @@ class PlainCommand:
                 return 0
             if not self._left and not self._next_is_content():
                 return 0
+            view = view[:_MOST_AT_ONCE]
             first = view[: self._left]
             pieces = [first]
             for number, at in enumerate(range(len(first), len(view), self._usual)):
