@@ -55,6 +55,19 @@ def test_records_come_out_as_they_went_in(sizes: list[int], piece: int, segment:
         assert reader.position == (maker.lsn + 7) & ~7
 
 
+@pytest.mark.parametrize("piece", [100, 5000, 1 << 20])
+def test_batches_stay_as_they_were_given(piece: int) -> None:
+    """What comes after them does not move them, though it may lie in the same buffer."""
+    maker = WalMaker()
+    bodies = [bytes([k % 251]) * (k * 37 % 9000) for k in range(400)]
+    for body in bodies:
+        maker.add(main_data(body))
+    reader = WalReader(Lsn(START), 18, 1 << 20, SYSTEM)
+    data = bytes(maker.out)
+    batches = [batch for at in range(0, len(data), piece) for batch in reader.feed(data[at : at + piece])]
+    assert [found for batch in batches for found in contents(batch)] == list(zip(maker.starts, bodies, strict=True))
+
+
 def test_what_begins_and_ends_within_a_stretch() -> None:
     """A record that begins right at the first LSN is in it, one that ends right at the last is too."""
     maker = WalMaker()
