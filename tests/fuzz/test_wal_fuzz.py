@@ -4,6 +4,7 @@ hang. Run it with NUMBA_BOUNDSCHECK=1."""
 from __future__ import annotations
 
 import re
+from unittest.mock import patch
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,7 +28,12 @@ bodies = st.lists(hostile | st.integers(0, 20_000).map(lambda n: main_data(b"d" 
 
 
 def read_all(data: bytes, piece: int) -> None:
-    """Read to the end; what goes wrong must be a FormatError that names an LSN."""
+    """Read to the end, in buffers of that size; what goes wrong must be a FormatError that names an LSN."""
+    with patch("walshadow_core.stream.reader.PIECE", piece):
+        _read_all(data, piece)
+
+
+def _read_all(data: bytes, piece: int) -> None:
     reader = WalReader(Lsn(START), 18, 1 << 20)
     try:
         for at in range(0, len(data), piece):

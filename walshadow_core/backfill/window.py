@@ -25,14 +25,13 @@ from walshadow_core.backfill.watch import Watch
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.redo.store import PageStore
 from walshadow_core.redo.window import Redo
-from walshadow_core.stream.reader import WalReader
+from walshadow_core.stream.reader import PIECE, WalReader
 from walshadow_core.visibility.spoolfile import ByteSpool, MemoryBudget
 from walshadow_core.visibility.status import WindowStatus
 
 _LOOK_AGAIN_SECONDS: Final = 0.25
 _PATIENCE_SECONDS: Final = 60.0
 """Without any WAL, once the backup has ended: the server has flushed all of it by then."""
-_PIECE: Final = 1 << 20
 
 
 class Window:
@@ -143,19 +142,16 @@ class Window:
         major = start.server_version // 10000
         redo = Redo(major, filter_set, store)
         reader = WalReader(Lsn(self._first), major, self._stream.segment_size, start.system_identifier)
-        for at in range(0, self._wal.size, _PIECE):
-            for records in reader.feed(self._piece(at)):
+        for at in range(0, self._wal.size, PIECE):
+            size = min(PIECE, self._wal.size - at)
+            self._wal.read_into(at, reader.room(size))
+            for records in reader.take(size):
                 redo.apply(records.between(start.b_redo, self._moment))
             if reader.position >= self._moment:
                 break
         if reader.end is not None and reader.end.lsn < self._moment:
             reader.require_no_end()
         return redo
-
-    def _piece(self, at: int) -> memoryview:
-        data: Bytes = np.empty(min(_PIECE, self._wal.size - at), np.uint8)
-        self._wal.read_into(at, data)
-        return data.data
 
     def _wait_for(self, position: Lsn) -> None:
         deadline, seen = time.monotonic() + _PATIENCE_SECONDS, -1

@@ -15,7 +15,7 @@ from walshadow_core.api import Bytes
 from walshadow_core.pgformat.crc32c import holds
 from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import SLACK, copy_exactly, copy_words, load64
+from walshadow_core.pgformat.words import copy_down, load64
 
 PAGE_MAGIC: Final = {15: 0xD110, 16: 0xD113, 17: 0xD116, 18: 0xD118}
 """XLOG_PAGE_MAGIC by major."""
@@ -43,9 +43,8 @@ MIN_SEGMENT, MAX_SEGMENT = 1 << 20, 1 << 30
 RECORD_HEADER: Final = 24
 MAX_RECORD: Final = 1020 << 20
 """SizeOfXLogRecord and XLogRecordMaxSize (``access/xlogrecord.h``)."""
-ROOM_BESIDE: Final = 8 + RECORD_HEADER
-"""Bytes that a buffer for a record must have beside the record's own."""
 RECORD_XID_AT, RECORD_PREV_AT, RECORD_INFO_AT, RECORD_RMID_AT, RECORD_CRC_AT = 4, 8, 16, 17, 20
+_INFO_AT, _RMID_AT = np.uint64(RECORD_INFO_AT), np.uint64(RECORD_RMID_AT)
 
 XLOG_RMGR: Final = 0
 XLOG_SWITCH: Final = 0x40
@@ -53,17 +52,16 @@ RMGR_INFO_MASK: Final = 0xF0
 
 MORE: Final = 0
 FULL: Final = 1
-NO_ROOM: Final = 2
-NO_RECORD: Final = 3
-BAD_MAGIC: Final = 4
-BAD_FLAGS: Final = 5
-BAD_ADDRESS: Final = 6
-BAD_SEGMENT: Final = 7
-BAD_TIMELINE: Final = 8
-BAD_CONTRECORD: Final = 9
-BAD_LENGTH: Final = 10
-BAD_PREVIOUS: Final = 11
-BAD_CHECKSUM: Final = 12
+NO_RECORD: Final = 2
+BAD_MAGIC: Final = 3
+BAD_FLAGS: Final = 4
+BAD_ADDRESS: Final = 5
+BAD_SEGMENT: Final = 6
+BAD_TIMELINE: Final = 7
+BAD_CONTRECORD: Final = 8
+BAD_LENGTH: Final = 9
+BAD_PREVIOUS: Final = 10
+BAD_CHECKSUM: Final = 11
 REASONS: Final = {
     NO_RECORD: "there is no record",
     BAD_MAGIC: "the page has the magic number of no or of another version",
@@ -76,14 +74,18 @@ REASONS: Final = {
     BAD_PREVIOUS: "the record does not follow the one before it",
     BAD_CHECKSUM: "the record fails its checksum",
 }
-"""What ends a scan, by its status; MORE, FULL and NO_ROOM are no faults."""
+"""What ends a scan, by its status; MORE and FULL are no faults."""
 
-START, TOTAL, COLLECTED, PREVIOUS, TIMELINE, SKIP, JUMP, OVERWRITTEN = range(8)
-STATE: Final = 8
+START, TOTAL, COLLECTED, PREVIOUS, TIMELINE, SKIP, JUMP, OVERWRITTEN, PLACE = range(9)
+STATE: Final = 9
 """Fields of a scan's state, int64[STATE]: where the record being put together begins (-1: none) and how many bytes it
 has and are there; where the record before it began (-1: not known); the last page's timeline; bytes of a record
 that began before the scan, still to be passed over; the LSN that a segment switch leads to; how many
-half-written records were dropped."""
+half-written records were dropped; where in the buffer the record being put together is."""
+
+LSN, END, OFFSET, LENGTH = range(4)
+PLACES: Final = 4
+"""Rows of what a scan finds, int64[PLACES, n]: a record's LSN and the LSN of what follows, its place in the buffer."""
 
 
 def new_state() -> NDArray[np.int64]:
@@ -142,6 +144,39 @@ def _page_header(buf: Bytes, at: int, lsn: int, magic: int, segment: int, system
 
 
 @kernel
+def _whole_records(
+    buf: Bytes,
+    first_lsn: int,
+    at: int,
+    stop: int,
+    previous: int,
+    places: NDArray[np.int64],
+    count: int,
+) -> tuple[int, int, int]:
+    """Take the records that lie whole in ``buf[at:stop]``, which is of one page, up to the first that is not as it
+    should be, or is a segment switch: that one is left to scan_records. ``previous`` is the LSN of the record before
+    (-1: not known). Gives (at, previous, count)."""
+    while stop - at >= RECORD_HEADER and count < places.shape[1]:
+        total = int(load32(buf, at))
+        if total < RECORD_HEADER or total > stop - at or load64s(buf, at + RECORD_PREV_AT) != previous:
+            break
+        i = np.uint64(at)
+        if not holds(buf, at, total, RECORD_HEADER, RECORD_CRC_AT):
+            break
+        if buf[i + _RMID_AT] == XLOG_RMGR and buf[i + _INFO_AT] & RMGR_INFO_MASK == XLOG_SWITCH:
+            break
+        previous = first_lsn + at
+        u = np.uint64(count)
+        places[LSN, u] = previous
+        places[OFFSET, u] = at
+        places[LENGTH, u] = total
+        at += (total + 7) & ~7
+        places[END, u] = first_lsn + at
+        count += 1
+    return at, previous, count
+
+
+@kernel
 def scan_records(
     buf: Bytes,
     first_lsn: int,
@@ -151,95 +186,87 @@ def scan_records(
     segment: int,
     system: int,
     state: NDArray[np.int64],
-    out: Bytes,
-    used: int,
-    start: NDArray[np.int64],
-    end: NDArray[np.int64],
-    offset: NDArray[np.int64],
-    length: NDArray[np.int64],
-    count: int,
-    checksum: np.uint64,
-) -> tuple[int, int, int, int]:
-    """Put the records of ``buf[at:stop]`` together, each contiguous in ``out`` from a multiple of 8 on.
+    places: NDArray[np.int64],
+) -> tuple[int, int, int]:
+    """Find the records of ``buf[at:stop]``, and make each contiguous where it is: what a page's header parts moves
+    down to what comes before that.
 
     ``first_lsn`` is the LSN of ``buf[0]``; ``at`` is where the last call stopped (it may lie past ``stop``), or a
-    page's start. ``system`` is the system identifier to be met, 0 for any; ``checksum`` is crc32c.FUNCTION. Record
-    ``count`` and further ones leave their LSN, the LSN of what follows, and their place in ``out``. Gives (status, at,
-    used, count): MORE bytes are needed, the arrays are FULL, ``out`` has NO_ROOM for the record of state[TOTAL] bytes,
-    or a fault at ``at``, see REASONS.
+    page's start. ``system`` is the system identifier to be met, 0 for any. What is found goes to the columns of
+    ``places``. Gives (status, at, count of records): MORE bytes are needed, ``places`` is FULL, or a fault at ``at``,
+    see REASONS.
     """
+    count = 0
     while True:
         lsn = first_lsn + at
         if lsn < state[JUMP]:
             at += state[JUMP] - lsn
             continue
         if at >= stop:
-            return MORE, at, used, count
+            return MORE, at, count
         if lsn % PAGE_SIZE == 0:
             size = LONG_HEADER if lsn % segment == 0 else SHORT_HEADER
             if at + size > stop:
-                return MORE, at, used, count
+                return MORE, at, count
             wrong = _page_header(buf, at, lsn, magic, segment, system, state)
             if wrong != 0:
-                return wrong, at, used, count
+                return wrong, at, count
             at += size
             continue
-        left = PAGE_SIZE - lsn % PAGE_SIZE
+        left = min(PAGE_SIZE - lsn % PAGE_SIZE, stop - at)
         if state[SKIP] > 0:
-            step = min(state[SKIP], left, stop - at)
+            step = min(state[SKIP], left)
             at += step
             state[SKIP] -= step
             if state[SKIP] == 0:
                 at += -(first_lsn + at) & 7
             continue
         if state[START] < 0:
+            before = count
+            at, state[PREVIOUS], count = _whole_records(buf, first_lsn, at, at + left, state[PREVIOUS], places, count)
+            if count > before:
+                continue
             if at + 4 > stop:
-                return MORE, at, used, count
+                return MORE, at, count
             total = int(load32(buf, at))
             if total == 0:
-                return NO_RECORD, at, used, count
+                return NO_RECORD, at, count
             if total < RECORD_HEADER or total > MAX_RECORD:
-                return BAD_LENGTH, at, used, count
-            if count == start.size:
-                return FULL, at, used, count
-            place = (used + 7) & ~7
-            if place + total + RECORD_HEADER > out.size:
-                state[TOTAL] = total
-                return NO_ROOM, at, used, count
-            used = place
+                return BAD_LENGTH, at, count
+            if count == places.shape[1]:
+                return FULL, at, count
             state[START] = lsn
             state[TOTAL] = total
             state[COLLECTED] = 0
+            state[PLACE] = at
+        place = state[PLACE]
         got = state[COLLECTED]
-        step = min(state[TOTAL] - got, left, stop - at)
-        to = used + got
-        if at + step + SLACK <= buf.size and to + step + SLACK <= out.size:
-            copy_words(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
-        else:
-            copy_exactly(buf, np.uint64(at), out, np.uint64(to), np.uint64(step))
+        step = min(state[TOTAL] - got, left)
+        to = place + got
+        if to != at:
+            copy_down(buf, np.uint64(at), np.uint64(to), np.uint64(step))
         at += step
         state[COLLECTED] = got + step
         if got < RECORD_HEADER <= got + step:
-            previous = load64s(out, used + RECORD_PREV_AT)
+            previous = load64s(buf, place + RECORD_PREV_AT)
             follows = previous == state[PREVIOUS] if state[PREVIOUS] >= 0 else previous < state[START]
             if not follows:
                 at = state[START] - first_lsn
                 state[START] = -1
-                return BAD_PREVIOUS, at, used, count
+                return BAD_PREVIOUS, at, count
         if got + step == state[TOTAL]:
-            if checksum != 0 and not holds(checksum, out, used, state[TOTAL], RECORD_HEADER, RECORD_CRC_AT):
+            if not holds(buf, place, state[TOTAL], RECORD_HEADER, RECORD_CRC_AT):
                 at = state[START] - first_lsn
                 state[START] = -1
-                return BAD_CHECKSUM, at, used, count
+                return BAD_CHECKSUM, at, count
             at += -(first_lsn + at) & 7
-            if out[used + RECORD_RMID_AT] == XLOG_RMGR and out[used + RECORD_INFO_AT] & RMGR_INFO_MASK == XLOG_SWITCH:
+            if buf[place + RECORD_RMID_AT] == XLOG_RMGR and buf[place + RECORD_INFO_AT] & RMGR_INFO_MASK == XLOG_SWITCH:
                 lsn = first_lsn + at
                 state[JUMP] = lsn + -lsn % segment
-            start[count] = state[START]
-            end[count] = max(first_lsn + at, state[JUMP])
-            offset[count] = used
-            length[count] = state[TOTAL]
-            used += state[TOTAL]
+            places[LSN, count] = state[START]
+            places[END, count] = max(first_lsn + at, state[JUMP])
+            places[OFFSET, count] = place
+            places[LENGTH, count] = state[TOTAL]
             count += 1
             state[PREVIOUS] = state[START]
             state[START] = -1

@@ -144,74 +144,75 @@ def _parse(
     buf: Bytes,
     offset: NDArray[np.int64],
     length: NDArray[np.int64],
-    previous: NDArray[np.int64],
-    xid: NDArray[np.uint32],
-    info: NDArray[np.uint8],
-    rmgr: NDArray[np.uint8],
-    image_bytes: NDArray[np.int64],
-    data_offset: NDArray[np.int64],
-    data_length: NDArray[np.int64],
-    toplevel_xid: NDArray[np.uint32],
+    longs: NDArray[np.int64],
+    words: NDArray[np.uint32],
+    octets: NDArray[np.uint8],
     origin: NDArray[np.uint16],
-    first_block: NDArray[np.int64],
-    record: NDArray[np.int64],
-    block_id: NDArray[np.uint8],
-    fork: NDArray[np.uint8],
-    block_flags: NDArray[np.uint8],
-    locator: NDArray[np.uint32],
-    block: NDArray[np.uint32],
-    image_offset: NDArray[np.int64],
-    image_length: NDArray[np.int32],
-    image_info: NDArray[np.uint8],
-    hole_offset: NDArray[np.int32],
-    hole_length: NDArray[np.int32],
-    block_data_offset: NDArray[np.int64],
-    block_data_length: NDArray[np.int32],
+    block_longs: NDArray[np.int64],
+    block_words: NDArray[np.uint32],
+    block_ints: NDArray[np.int32],
+    block_octets: NDArray[np.uint8],
 ) -> tuple[int, int, int]:
-    """Fill the arrays: (count of block references, index of the first bad record or -1, why). With ALL_TAKEN, those of
-    block references are too short for the record of that index."""
+    """Fill the arrays, each of the columns of one type: (count of block references, index of the first bad record or
+    -1, why). With ALL_TAKEN, those of block references are too short for the record of that index."""
+    previous, image_bytes, data_offset, data_length, first_block = longs[0], longs[1], longs[2], longs[3], longs[4]
+    xid, toplevel_xid, info, rmgr = words[0], words[1], octets[0], octets[1]
+    record, image_offset, block_data_offset = block_longs[0], block_longs[1], block_longs[2]
+    tablespace, database, relation, block = block_words[0], block_words[1], block_words[2], block_words[3]
+    image_length, hole_offset, hole_length = block_ints[0], block_ints[1], block_ints[2]
+    block_data_length = block_ints[3]
+    block_id, fork, block_flags, image_info = block_octets[0], block_octets[1], block_octets[2], block_octets[3]
+    # What few records have is cleared at one go.
+    image_bytes[:] = 0
+    toplevel_xid[:] = 0
+    origin[:] = 0
+    image_length[:] = 0
+    hole_offset[:] = 0
+    hole_length[:] = 0
+    image_info[:] = 0
     b = 0
     room = len(record)
     for i in range(len(offset)):
-        first_block[i] = b
-        image_bytes[i] = data_length[i] = toplevel_xid[i] = origin[i] = 0
-        at = int(offset[i])
-        stop = at + int(length[i])
-        previous[i] = load64s(buf, at + RECORD_PREV_AT)
-        xid[i] = load32(buf, at + RECORD_XID_AT)
-        info[i] = buf[np.uint64(at + RECORD_INFO_AT)]
-        rmgr[i] = buf[np.uint64(at + RECORD_RMID_AT)]
+        r = np.uint64(i)
+        first = b
+        first_block[r] = b
+        at = int(offset[r])
+        stop = at + int(length[r])
+        previous[r] = load64s(buf, at + RECORD_PREV_AT)
+        xid[r] = load32(buf, at + RECORD_XID_AT)
+        info[r] = buf[np.uint64(at + RECORD_INFO_AT)]
+        rmgr[r] = buf[np.uint64(at + RECORD_RMID_AT)]
         at += RECORD_HEADER
         contents = 0
+        main = 0
         last_id = -1
-        known = -1
         while stop - at > contents:
             left = stop - at
             sort = int(buf[np.uint64(at)])
             if sort == DATA_SHORT:
                 if left < 2:
                     return b, i, OUTSIDE
-                data_length[i] = int(buf[np.uint64(at + 1)])
-                contents += data_length[i]
+                main = int(buf[np.uint64(at + 1)])
+                contents += main
                 at += 2
                 break
             if sort == DATA_LONG:
                 if left < 5:
                     return b, i, OUTSIDE
-                data_length[i] = load32(buf, at + 1)
-                contents += data_length[i]
+                main = load32(buf, at + 1)
+                contents += main
                 at += 5
                 break
             if sort == ORIGIN:
                 if left < 3:
                     return b, i, OUTSIDE
-                origin[i] = load16(buf, at + 1)
+                origin[r] = load16(buf, at + 1)
                 at += 3
                 continue
             if sort == TOPLEVEL_XID:
                 if left < 5:
                     return b, i, OUTSIDE
-                toplevel_xid[i] = load32(buf, at + 1)
+                toplevel_xid[r] = load32(buf, at + 1)
                 at += 5
                 continue
             if sort > MAX_BLOCK_ID:
@@ -237,8 +238,6 @@ def _parse(
             block_data_length[u] = size
             contents += size
             at += BLOCK_HEADER
-            image_offset[u] = block_data_offset[u] = -1
-            image_length[u] = image_info[u] = hole_offset[u] = hole_length[u] = 0
             if flags & HAS_IMAGE != 0:
                 if stop - at < IMAGE_HEADER + 2:
                     return b, i, OUTSIDE
@@ -263,35 +262,40 @@ def _parse(
                 image_info[u] = how
                 hole_offset[u] = hole
                 hole_length[u] = gap
-                image_bytes[i] += size
+                image_bytes[r] += size
                 contents += size
             if flags & SAME_REL == 0:
                 if stop - at < LOCATOR_SIZE:
                     return b, i, OUTSIDE
-                for k in range(3):
-                    locator[k, u] = load32(buf, at + 4 * k)
+                tablespace[u] = load32(buf, at)
+                database[u] = load32(buf, at + 4)
+                relation[u] = load32(buf, at + 8)
                 at += LOCATOR_SIZE
-            elif known < 0:
+            elif b == first:
                 return b, i, NO_LOCATOR
             else:
-                for k in range(3):
-                    locator[k, u] = locator[k, known]
+                known = u - np.uint64(1)
+                tablespace[u] = tablespace[known]
+                database[u] = database[known]
+                relation[u] = relation[known]
             if stop - at < 4:
                 return b, i, OUTSIDE
-            known = b
             block[u] = load32(buf, at)
             at += 4
             b += 1
         if at + contents != stop:
             return b, i, BAD_DATA
-        for k in range(first_block[i], b):
-            if image_length[k] > 0:
-                image_offset[k] = at
-                at += image_length[k]
-            if block_data_length[k] > 0:
-                block_data_offset[k] = at
-                at += block_data_length[k]
-        data_offset[i] = at
+        for k in range(first, b):
+            u = np.uint64(k)
+            image_offset[u] = block_data_offset[u] = -1
+            if image_length[u] > 0:
+                image_offset[u] = at
+                at += image_length[u]
+            if block_data_length[u] > 0:
+                block_data_offset[u] = at
+                at += block_data_length[u]
+        data_offset[r] = at
+        data_length[r] = main
     first_block[len(offset)] = b
     return b, -1, 0
 
@@ -306,36 +310,36 @@ def parse_records(
     """The records at ``offset`` of ``buf``, whose lengths are known to lie inside of it and to be a record header's
     at least. Raises FormatError naming the LSN of the first that is malformed."""
     n = len(offset)
-    image_bytes, previous, data_offset, data_length = np.empty((4, n), np.int64)
-    xid, toplevel_xid = np.empty((2, n), np.uint32)
-    info, rmgr = np.empty((2, n), np.uint8)
+    # One array for all columns of a type: making an array takes as long as parsing some dozens of records.
+    longs = np.empty((5, n + 1), np.int64)
+    words = np.empty((2, n), np.uint32)
+    octets = np.empty((2, n), np.uint8)
     origin = np.empty(n, np.uint16)
-    first_block = np.empty(n + 1, np.int64)
     # Few records refer to more than two blocks; to more than MAX_BLOCK_ID + 1 none can.
     for each in (_USUAL_BLOCKS, MAX_BLOCK_ID + 1):
         room = n * each
-        record, image_offset, block_data_offset = np.empty((3, room), np.int64)
-        block_id, fork, flags, image_info = np.empty((4, room), np.uint8)
-        tablespace, database, relation = locator = np.empty((3, room), np.uint32)
-        block = np.empty(room, np.uint32)
-        image_length, hole_offset, hole_length, block_data_length = np.empty((4, room), np.int32)
-        blocks, bad, why = _parse(
-            buf, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length, toplevel_xid, origin,
-            first_block, record, block_id, fork, flags, locator, block, image_offset, image_length, image_info,
-            hole_offset, hole_length, block_data_offset, block_data_length,
-        )  # fmt: skip
+        block_longs = np.empty((3, room), np.int64)
+        block_words = np.empty((4, room), np.uint32)
+        block_ints = np.empty((4, room), np.int32)
+        block_octets = np.empty((4, room), np.uint8)
+        b, bad, why = _parse(
+            buf, offset, length, longs, words, octets, origin, block_longs, block_words, block_ints, block_octets
+        )
         if why != ALL_TAKEN:
             break
     if bad >= 0:
         raise _malformed(start, bad, why)
     refs = BlockRefs(
-        record[:blocks], block_id[:blocks], fork[:blocks], flags[:blocks], tablespace[:blocks], database[:blocks],
-        relation[:blocks], block[:blocks], image_offset[:blocks], image_length[:blocks], image_info[:blocks],
-        hole_offset[:blocks], hole_length[:blocks], block_data_offset[:blocks], block_data_length[:blocks],
+        record=block_longs[0, :b], block_id=block_octets[0, :b], fork=block_octets[1, :b], flags=block_octets[2, :b],
+        tablespace=block_words[0, :b], database=block_words[1, :b], relation=block_words[2, :b],
+        block=block_words[3, :b], image_offset=block_longs[1, :b], image_length=block_ints[0, :b],
+        image_info=block_octets[3, :b], hole_offset=block_ints[1, :b], hole_length=block_ints[2, :b],
+        data_offset=block_longs[2, :b], data_length=block_ints[3, :b],
     )  # fmt: skip
     return WalRecords(
-        buf, start, end, offset, length, previous, xid, info, rmgr, image_bytes, data_offset, data_length,
-        toplevel_xid, origin, first_block, refs,
+        buf=buf, start=start, end=end, offset=offset, length=length, previous=longs[0, :n], xid=words[0],
+        info=octets[0], rmgr=octets[1], image_bytes=longs[1, :n], data_offset=longs[2, :n], data_length=longs[3, :n],
+        toplevel_xid=words[1], origin=origin, first_block=longs[4], blocks=refs,
     )  # fmt: skip
 
 

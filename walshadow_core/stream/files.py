@@ -14,9 +14,8 @@ from walshadow_core.api import FormatError, Lsn, SourceError
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walpage import LONG_HEADER, MAX_SEGMENT, MIN_SEGMENT, PAGE_HEADER, PAGE_MAGIC
 from walshadow_core.pgformat.walrecord import WalRecords
-from walshadow_core.stream.reader import WalEnd, WalReader
+from walshadow_core.stream.reader import PIECE, WalEnd, WalReader
 
-_PIECE = 1 << 20
 _NAME = re.compile(r"[0-9A-F]{8}([0-9A-F]{8})([0-9A-F]{8})(\.partial)?")
 _MAJORS = {magic: major for major, magic in PAGE_MAGIC.items()}
 
@@ -182,13 +181,12 @@ class StretchReader:
 
     def records(self) -> Iterator[WalRecords]:
         """All of them, in batches. Raises FormatError for a file but the last that is cut, SourceError."""
-        piece = memoryview(bytearray(_PIECE))
         for segment in self._stretch.segments:
             self._segment = segment
             try:
                 with segment.path.open("rb", buffering=0) as file:
-                    while got := file.readinto(piece):
-                        yield from self._reader.feed(piece[:got])
+                    while got := file.readinto(self._reader.room(PIECE).data):
+                        yield from self._reader.take(got)
                         if self.end is not None:
                             return
             except OSError as error:

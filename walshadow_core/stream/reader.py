@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from walshadow_core.api import Bytes, FormatError, Lsn
 from walshadow_core.pgformat import walpage
-from walshadow_core.pgformat.crc32c import FUNCTION, first_bad
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walrecord import WalRecords, parse_records
 
 _BATCH_RECORDS = 16384
-_BATCH_BYTES = (1 << 20) + (1 << 16)
+PIECE = 1 << 20
+"""Bytes to read at a time: with the arrays of their records they stay in the CPU's cache."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,11 @@ class WalReader:
         self._magic = walpage.PAGE_MAGIC[major]
         self._segment_size = segment_size
         self._state = walpage.new_state()
-        self._rest = b""
+        # The LSN of the buffer's first byte; how far it was looked at, and how far it is filled.
         self._first = int(first)
-        self._at = 0
-        self._out: Bytes = np.empty(_BATCH_BYTES, np.uint8)
-        self._places: NDArray[np.int64] = np.empty((4, _BATCH_RECORDS), np.int64)
+        self._at = self._filled = 0
+        self._buf: Bytes = np.empty(0, np.uint8)
+        self._places: NDArray[np.int64] = np.empty((walpage.PLACES, _BATCH_RECORDS), np.int64)
         self.position = Lsn(first)
         self.end: WalEnd | None = None
 
@@ -62,42 +62,39 @@ class WalReader:
         return int(self._state[walpage.OVERWRITTEN])
 
     def feed(self, data: bytes | memoryview) -> Iterator[WalRecords]:
-        """Take the next bytes; gives the records that are whole now, in batches. What a batch points into is
-        its own. Raises FormatError, naming the LSN, for a record whose parts don't fit together."""
+        """Take the next bytes; gives the records that are whole now, in batches. What a batch points into stays as it
+        is. Raises FormatError, naming the LSN, for a record whose parts don't fit together."""
+        whole = np.frombuffer(data, np.uint8)
+        for at in range(0, len(whole), PIECE):
+            if self.end is not None:
+                return
+            part = whole[at : at + PIECE]
+            self.room(len(part))[:] = part
+            yield from self.take(len(part))
+
+    def room(self, size: int) -> Bytes:
+        """Where the next ``size`` bytes may be put, for ``take``: it spares the copy that ``feed`` makes."""
+        if self._filled + size > len(self._buf):
+            self._make_room(size)
+        return self._buf[self._filled : self._filled + size]
+
+    def take(self, size: int) -> Iterator[WalRecords]:
+        """As ``feed``, the first ``size`` bytes of the room that was given last."""
         if self.end is not None:
             return
-        # Records are copied out of it, so that what the caller gave is not kept.
-        joined = self._rest + bytes(data) if self._rest else data
-        buf: Bytes = np.frombuffer(joined, np.uint8)
-        # What can't be written to is of another type for the compiler: let there be one.
-        buf.flags.writeable = False
-        used = count = 0
-        places = self._places
-        while True:
-            status, self._at, used, count = walpage.scan_records(
-                buf, self._first, self._at, len(buf), self._magic, self._segment_size, self._system, self._state,
-                self._out, used, places[0], places[1], places[2], places[3], count, FUNCTION,
+        self._filled += size
+        status = walpage.FULL
+        while status == walpage.FULL:
+            status, self._at, count = walpage.scan_records(
+                self._buf, self._first, self._at, self._filled, self._magic, self._segment_size, self._system,
+                self._state, self._places,
             )  # fmt: skip
-            if status == walpage.NO_ROOM and count == 0:
-                self._out = np.empty(int(self._state[walpage.TOTAL]) + walpage.ROOM_BESIDE, np.uint8)
-                continue
             if count:
-                records = self._take(count)
-                used = count = 0
-                if len(records):
-                    yield records
-                if self.end is not None:
-                    return
-            if status in (walpage.FULL, walpage.NO_ROOM):
-                continue
-            if status != walpage.MORE:
-                self.end = WalEnd(Lsn(self._first + self._at), walpage.REASONS[status])
-                return
-            break
-        keep = min(self._at, len(buf))
-        self._rest = bytes(joined[keep:])
-        self._first += keep
-        self._at -= keep
+                start, end, offset, length = self._places[:, :count].copy()
+                self.position = Lsn(end[-1])
+                yield parse_records(self._buf, start, end, offset, length)
+        if status != walpage.MORE:
+            self.end = WalEnd(Lsn(self._first + self._at), walpage.REASONS[status])
 
     def require_no_end(self) -> None:
         """Raises FormatError if the WAL ended before what was fed did."""
@@ -107,27 +104,27 @@ class WalReader:
                 "the segment is damaged or incomplete: fetch it again, or begin anew after it",
             )
 
-    def _take(self, count: int) -> WalRecords:
-        """The first ``count`` records, up to the first whose checksum fails: the WAL ends there."""
-        start, end, offset, length = self._places[:, :count].copy()
-        # A record that is still being put together stays; it is always the last one in the buffer.
-        out = self._out
-        self._carry_on(out, int(offset[-1] + length[-1]))
-        if not FUNCTION:
-            good = first_bad(out, offset, length, walpage.RECORD_HEADER, walpage.RECORD_CRC_AT)
-            if good < count:
-                self.end = WalEnd(Lsn(start[good]), walpage.REASONS[walpage.BAD_CHECKSUM])
-                start, end, offset, length = start[:good], end[:good], offset[:good], length[:good]
-        if len(end):
-            self.position = Lsn(end[-1])
-        return parse_records(out, start, end, offset, length)
-
-    def _carry_on(self, out: Bytes, used: int) -> None:
-        """A fresh buffer, with what there is of the record that is being put together at its start."""
-        state = self._state
-        total = int(state[walpage.TOTAL]) if state[walpage.START] >= 0 else 0
-        self._out = np.empty(max(_BATCH_BYTES, total + walpage.ROOM_BESIDE), np.uint8)
-        if total:
-            first = (used + 7) & ~7
+    def _make_room(self, size: int) -> None:
+        """A buffer with room for ``size`` bytes beside all of the record that is being put together. It begins with
+        what there is of that record and what was not looked at yet; the one before stays with its batches."""
+        state, old = self._state, self._buf
+        got = rest = 0
+        if state[walpage.START] >= 0:
             got = int(state[walpage.COLLECTED])
-            self._out[:got] = out[first : first + got]
+            rest = int(state[walpage.TOTAL]) - got
+            # The headers of the pages that it is still to come in take less than a page of every MiB.
+            rest += (rest // walpage.MIN_SEGMENT + 1) * PAGE_SIZE
+        # It may be past what is there: where nothing is to be read until then.
+        at = min(self._at, self._filled)
+        # What begins at a multiple of 8 in the WAL does so in the buffer.
+        to = (got + 7 & ~7) + (self._first + at) % 8
+        end = to + self._filled - at
+        self._buf = np.empty(end + max(PIECE, size) + rest, np.uint8)
+        if got:
+            place = int(state[walpage.PLACE])
+            self._buf[:got] = old[place : place + got]
+            state[walpage.PLACE] = 0
+        self._buf[to:end] = old[at : self._filled]
+        self._first += at - to
+        self._at += to - at
+        self._filled = end

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from walshadow_core.api import FormatError, Lsn
 from walshadow_core.pgformat import walpage
 from walshadow_core.pgformat.heap import PAGE_SIZE
 from walshadow_core.pgformat.walrecord import WalRecords
-from walshadow_core.stream.reader import WalReader
+from walshadow_core.stream.reader import PIECE, WalReader
 
 START = 1 << 24
 
@@ -39,20 +41,35 @@ def contents(batch: WalRecords) -> list[tuple[int, bytes]]:
     sizes=st.lists(st.integers(0, 300) | st.integers(0, 60_000), max_size=40),
     piece=st.sampled_from([1, 7, 24, 4096, 8192, 100_000, 1 << 20]),
     segment=st.sampled_from([1 << 20, 1 << 24]),
+    buffer=st.sampled_from([1, 100, 9001, PIECE]),
 )
-def test_records_come_out_as_they_went_in(sizes: list[int], piece: int, segment: int) -> None:
-    """Over pages, over segments, in pieces of any size."""
+def test_records_come_out_as_they_went_in(sizes: list[int], piece: int, segment: int, buffer: int) -> None:
+    """Over pages, over segments, in pieces of any size, over buffers that end anywhere."""
     maker = WalMaker(segment=segment)
     bodies = [bytes([k % 251]) * size for k, size in enumerate(sizes)]
     for k, body in enumerate(bodies):
         maker.add(main_data(body), xid=k)
-    if piece < 4096 and len(maker.out) > 50_000:
-        piece = 4096
-    reader, found = read(bytes(maker.out), piece, segment=segment)
+    if min(piece, buffer) < 4096 and len(maker.out) > 50_000:
+        piece, buffer = max(piece, 4096), max(buffer, 9001)
+    with patch("walshadow_core.stream.reader.PIECE", buffer):
+        reader, found = read(bytes(maker.out), piece, segment=segment)
     assert reader.end is None
     assert found == list(zip(maker.starts, bodies, strict=True))
     if bodies:
         assert reader.position == (maker.lsn + 7) & ~7
+
+
+@pytest.mark.parametrize("piece", [100, 5000, 1 << 20])
+def test_batches_stay_as_they_were_given(piece: int) -> None:
+    """What comes after them does not move them, though it may lie in the same buffer."""
+    maker = WalMaker()
+    bodies = [bytes([k % 251]) * (k * 37 % 9000) for k in range(400)]
+    for body in bodies:
+        maker.add(main_data(body))
+    reader = WalReader(Lsn(START), 18, 1 << 20, SYSTEM)
+    data = bytes(maker.out)
+    batches = [batch for at in range(0, len(data), piece) for batch in reader.feed(data[at : at + piece])]
+    assert [found for batch in batches for found in contents(batch)] == list(zip(maker.starts, bodies, strict=True))
 
 
 def test_what_begins_and_ends_within_a_stretch() -> None:
