@@ -25,8 +25,8 @@ demo: venv ## load a small shop from its own Postgres into its own ClickHouse
 
 test: lint warm ## lint, then all tests but the slow ones
 	@echo "== tests" && $(PYTEST) -n 2 --dist loadfile --ignore=$(FUZZ)
-	@echo "== codecs as plain Python" && NUMBA_DISABLE_JIT=1 $(PYTEST) -q $(CODECS)
-	@echo "== fuzz, with bounds checked" && NUMBA_BOUNDSCHECK=1 $(PYTEST) -q $(FUZZ)
+	@echo "== codecs as plain Python" && NUMBA_DISABLE_JIT=1 $(PYTEST) -q -n 2 --dist loadfile $(CODECS)
+	@echo "== fuzz, with bounds checked" && NUMBA_BOUNDSCHECK=1 $(PYTEST) -q -n 2 --dist loadfile $(FUZZ)
 
 test-all: lint warm ## as test, with the slow ones
 	@echo "== tests" && $(PYTEST) -n 2 --dist loadfile --ignore=$(FUZZ) -m ''
