@@ -119,7 +119,7 @@ class WalReader:
         # What begins at a multiple of 8 in the WAL does so in the buffer.
         to = (got + 7 & ~7) + (self._first + at) % 8
         end = to + self._filled - at
-        self._buf = np.empty(end + max(PIECE, size) + rest, np.uint8)
+        self._buf = np.empty(end + max(PIECE, rest + size), np.uint8)
         if got:
             place = int(state[walpage.PLACE])
             self._buf[:got] = old[place : place + got]
