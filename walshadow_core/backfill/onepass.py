@@ -298,8 +298,8 @@ class Pass:
         clock = time.perf_counter()
         # The tables' files first: `_changed` goes by that.
         places = {locator: index for index, locator in enumerate([*self._filter_set(), *self._recheck.locators])}
-        self._stats.wal_bytes += self._window.size
         self._moment = self._window.finish(self._stats.end.b_end)
+        self._stats.wal_bytes += self._window.size
         redo = self._window.replay(places, store)
         store.settle()
         self.seconds["redo"] += time.perf_counter() - clock
