@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_SHORT_ROWS = ("narrow", "pgbench_accounts")
+
 
 @dataclass(frozen=True)
 class BenchTable:
@@ -66,3 +68,10 @@ def bench_tables(rows: int) -> list[BenchTable]:
         BenchTable("text", text, "id", rows),
         BenchTable("pgbench_accounts", pgbench, "aid", rows),
     ]
+
+
+def sized_tables(rows: int) -> list[BenchTable]:
+    """The same, those of short rows with three times the rows: their heaps are then about as large as the others', and
+    what a load costs once weighs as it does there."""
+    more = {table.name: table for table in bench_tables(3 * rows)}
+    return [more[table.name] if table.name in _SHORT_ROWS else table for table in bench_tables(rows)]
