@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import walshadow_sink_clickhouse.blocks as blocks_module
 import walshadow_sink_clickhouse.parts as parts_module
 import walshadow_sink_clickhouse.writer as writer_module
 from walshadow_sink_clickhouse.blocks import BlockPool
@@ -31,10 +32,16 @@ SLOW = "sleepEachRow(0.02) = 0"
 """As a materialized column: 50 rows take a second."""
 
 
+def full_at(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Blocks of this many bytes are sent."""
+    monkeypatch.setattr(blocks_module, "FULL", size)
+    monkeypatch.setattr(blocks_module, "FULL_IN_FILE", size)
+
+
 @pytest.fixture(autouse=True)
 def send_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every batch is an insert of its own, unless a test says otherwise."""
-    monkeypatch.setattr(writer_module, "SEND_BYTES", 0)
+    full_at(monkeypatch, 0)
 
 
 def slow_staging(destination: Any) -> Any:
@@ -176,7 +183,7 @@ def test_several_writers_share_the_blocks(opened: Any) -> None:
 
 def test_batches_are_gathered(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small ones go in together: by bytes, by rows, and at the end what is left."""
-    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    full_at(monkeypatch, 1 << 20)
     monkeypatch.setattr(writer_module, "SEND_ROWS", 30)
     destination = opened()
     writer = destination.create_staging(destination.plan(make_relation(SIMPLE), "t"))
@@ -192,7 +199,7 @@ def test_batches_are_gathered(opened: Any, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_gathered_rows_of_many_writers(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """More writers than blocks, in turn by one thread: some must send what they have, and none waits for ever."""
-    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    full_at(monkeypatch, 1 << 20)
     destination = opened()
     plans = [destination.plan(make_relation(SIMPLE, name=f"t{i}"), f"t{i}") for i in range(7)]
     writers = [destination.create_staging(plan) for plan in plans]
@@ -207,7 +214,7 @@ def test_gathered_rows_of_many_writers(opened: Any, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_bad_batch_leaves_the_gathered_ones(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writer_module, "SEND_BYTES", 1 << 20)
+    full_at(monkeypatch, 1 << 20)
     destination = opened()
     writer = destination.create_staging(destination.plan(make_relation(SIMPLE), "t"))
     writer.write(simple_batch([1]))

@@ -13,6 +13,10 @@ import numpy as np
 
 from walshadow_core.api import Bytes
 
+FULL_IN_FILE, FULL = 24 << 20, 16 << 20
+"""Bytes that make a block worth an insert: each makes a part. Less for an engine elsewhere, so that a load with its
+blocks on their way takes little memory."""
+
 _STEP = 4 << 20
 _FIRST = 40 << 20
 """Address space of a block from the beginning: memory is only used as it is written to, and growing costs."""
@@ -42,6 +46,11 @@ class Block:
         self.rows = 0
         self._file = unnamed_file("walshadow-block") if in_file else None
         self.path = path_of(self._file) if self._file is not None else None
+
+    @property
+    def full(self) -> bool:
+        """Whether it is worth an insert."""
+        return self.used >= (FULL if self._file is None else FULL_IN_FILE)
 
     def reserve(self, extra: int) -> None:
         """Make room for ``extra`` bytes after those in use."""

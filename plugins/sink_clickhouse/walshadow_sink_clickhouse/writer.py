@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 QUERY_PREFIX = "walshadow-"
 """How the query id, and the log_comment, of every insert of ours begins."""
 
-SEND_BYTES, SEND_ROWS = 32 << 20, 500_000
-"""What makes a block worth an insert: each makes a part, and one of millions of rows was slower than several."""
+SEND_ROWS = 500_000
+"""What makes a block worth an insert whatever its size: one of millions of rows was slower than several."""
 
 LANES = 2
 """Inserts of one table at a time: one is parsed while the other is written."""
@@ -139,7 +139,7 @@ class NativeStagingWriter:
         except BaseException:
             self._keep_filling(block)
             raise
-        if block.used < SEND_BYTES and block.rows < SEND_ROWS and self._keep_filling(block):
+        if not block.full and block.rows < SEND_ROWS and self._keep_filling(block):
             return
         self._send(block)
 
