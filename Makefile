@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 PROJECTS := . plugins/source_basebackup plugins/sink_clickhouse examples/walshadow-sink-parquet
 EDITABLE := -e '.[demo,testing]' -e plugins/source_basebackup -e 'plugins/sink_clickhouse[chdb]' \
 	-e examples/walshadow-sink-parquet
-PYTEST := $(BIN)/python -m pytest
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile
 # Tests of the codecs, which run once more as plain Python; and the fuzz tests, which run with bounds checked.
 CODECS := tests/unit/pgformat tests/unit/decode
 FUZZ := tests/fuzz
@@ -24,14 +24,16 @@ demo: venv ## load a small shop from its own Postgres into its own ClickHouse
 	@$(BIN)/walshadow demo
 
 test: lint warm ## lint, then all tests but the slow ones
-	@echo "== tests" && $(PYTEST) -n 2 --dist loadfile --ignore=$(FUZZ)
-	@echo "== codecs as plain Python" && NUMBA_DISABLE_JIT=1 $(PYTEST) -q -n 2 --dist loadfile $(CODECS)
-	@echo "== fuzz, with bounds checked" && NUMBA_BOUNDSCHECK=1 $(PYTEST) -q -n 2 --dist loadfile $(FUZZ)
+	$(call tests,)
 
 test-all: lint warm ## as test, with the slow ones
-	@echo "== tests" && $(PYTEST) -n 2 --dist loadfile --ignore=$(FUZZ) -m ''
-	@echo "== codecs as plain Python" && NUMBA_DISABLE_JIT=1 $(PYTEST) -q -m '' $(CODECS)
-	@echo "== fuzz, with bounds checked" && NUMBA_BOUNDSCHECK=1 $(PYTEST) -q -m '' $(FUZZ)
+	$(call tests,-m '')
+
+define tests
+	@echo "== tests" && $(PYTEST) --ignore=$(FUZZ) $(1)
+	@echo "== codecs as plain Python" && NUMBA_DISABLE_JIT=1 $(PYTEST) -q $(1) $(CODECS)
+	@echo "== fuzz, with bounds checked" && NUMBA_BOUNDSCHECK=1 $(PYTEST) -q $(1) $(FUZZ)
+endef
 
 lint: venv ## ruff, mypy --strict, and who may import whom
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
