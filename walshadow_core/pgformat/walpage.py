@@ -15,7 +15,7 @@ from walshadow_core.api import Bytes
 from walshadow_core.pgformat.crc32c import holds
 from walshadow_core.pgformat.heap import PAGE_SIZE, load16, load32
 from walshadow_core.pgformat.jit import kernel
-from walshadow_core.pgformat.words import copy_down, load64
+from walshadow_core.pgformat.words import copy_exactly, load64
 
 PAGE_MAGIC: Final = {15: 0xD110, 16: 0xD113, 17: 0xD116, 18: 0xD118}
 """XLOG_PAGE_MAGIC by major."""
@@ -244,7 +244,7 @@ def scan_records(
         step = min(state[TOTAL] - got, left)
         to = place + got
         if to != at:
-            copy_down(buf, np.uint64(at), np.uint64(to), np.uint64(step))
+            copy_exactly(buf, np.uint64(at), buf, np.uint64(to), np.uint64(step))
         at += step
         state[COLLECTED] = got + step
         if got < RECORD_HEADER <= got + step:

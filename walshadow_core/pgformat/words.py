@@ -63,7 +63,8 @@ def copy_words(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, cou
 
 @kernel
 def copy_exactly(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, count: np.uint64) -> None:
-    """Copy ``count`` bytes and not one more; the caller has checked the bounds, and that they don't overlap."""
+    """Copy ``count`` bytes and not one more; the caller has checked the bounds, and that they don't overlap, or that in
+    one array ``target`` is before ``source``."""
     words = count >> np.uint64(3) << np.uint64(3)
     at = np.uint64(0)
     while at < words:
@@ -72,24 +73,6 @@ def copy_exactly(buf: Bytes, source: np.uint64, out: Bytes, target: np.uint64, c
     while at < count:
         out[target + at] = buf[source + at]
         at += np.uint64(1)
-
-
-@kernel
-def copy_down(buf: Bytes, source: np.uint64, target: np.uint64, count: np.uint64) -> None:
-    """Copy ``count`` bytes and not one more to a place before theirs, which they may overlap; the caller has checked
-    the bounds."""
-    stop = source + count
-    while source + np.uint64(16) <= stop:
-        first = load64(buf, source)
-        second = load64(buf, source + np.uint64(8))
-        store64(buf, target, first)
-        store64(buf, target + np.uint64(8), second)
-        source += np.uint64(16)
-        target += np.uint64(16)
-    while source < stop:
-        buf[target] = buf[source]
-        source += np.uint64(1)
-        target += np.uint64(1)
 
 
 @kernel
